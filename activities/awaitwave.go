@@ -1,0 +1,148 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"convoy.dev/convoy/api/v1alpha1"
+	"convoy.dev/convoy/internal/release"
+
+	"go.temporal.io/sdk/activity"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// AwaitWave looks once whether a wave is healthy, so that the wave that it blocks may begin (S17, D24). While it is
+// not, status names the blocking objects, and the activity fails as Waiting: it gives its slot back and is run again
+// after 2 to 15 seconds (D23).
+//
+// Idempotent: it changes nothing but status.
+// Fails with: Waiting; DeployFailed when an object of the wave has failed for good.
+// Heartbeat: the wave.
+func (a *Activities) AwaitWave(ctx context.Context, in WaveInput) error {
+	attempt := activity.GetInfo(ctx).Attempt
+	_, err := perform(ctx, a, "await health", release.DeployFailed, func(ctx context.Context, l *lease) (struct{}, error) {
+		l.record(func(p *Progress) { p.Wave = &in.Wave })
+		return struct{}{}, a.lookAtWave(ctx, in, attempt)
+	})
+	return err
+}
+
+func (a *Activities) lookAtWave(ctx context.Context, in WaveInput, attempt int32) error {
+	st, err := a.open(ctx, in.Sync)
+	if err != nil {
+		return err
+	}
+	health, err := st.target.Health(ctx, st.awaited(in.Wave))
+	if err != nil {
+		return err
+	}
+	if health.Healthy {
+		return nil
+	}
+	for _, blocker := range health.Blockers {
+		if blocker.Failed {
+			return release.Problemf(release.DeployFailed, "wave %d cannot begin: %s of wave %d has failed: %s",
+				in.Blocks, blocker.Ref, in.Wave, blocker.Message)
+		}
+	}
+	first := health.Blockers[0]
+	message := fmt.Sprintf("%s: %s", first.Ref, first.Message)
+	if more := len(health.Blockers) - 1; more > 0 {
+		message += fmt.Sprintf(" (and %d more)", more)
+	}
+	blockers := make([]v1alpha1.Blocker, 0, listLimit)
+	for _, blocker := range health.Blockers[:min(len(health.Blockers), listLimit)] {
+		blockers = append(blockers, v1alpha1.Blocker{Object: blocker.Ref.String(), Message: blocker.Message})
+	}
+	if err := a.showWaiting(ctx, st, in, message, blockers, len(health.Blockers)); err != nil {
+		return err
+	}
+	return &waitError{
+		message: fmt.Sprintf("wave %d waits for wave %d: %s", in.Blocks, in.Wave, message),
+		after:   backoff(attempt),
+	}
+}
+
+// backoff between looks: 2 s growing to 15 s (D23).
+func backoff(attempt int32) time.Duration {
+	seconds := 2 * math.Pow(1.3, float64(attempt-1))
+	return time.Duration(math.Min(seconds, 15) * float64(time.Second))
+}
+
+// awaited are the objects of a wave whose health counts.
+func (s *step) awaited(number int32) []release.ObjectRef {
+	var refs []release.ObjectRef
+	for _, wave := range s.plan.Waves {
+		if wave.Number != number {
+			continue
+		}
+		for _, item := range s.plan.InWave(wave) {
+			if item.Object.Annotations[release.AnnotationWait] != "disabled" {
+				refs = append(refs, item.Ref)
+			}
+		}
+	}
+	return refs
+}
+
+// DelayInput announces the wait of a wave for time.
+type DelayInput struct {
+	WaveInput
+	Until time.Time `json:"until"`
+}
+
+// AnnounceDelay shows in status that a wave waits until a point in time (D24, D33). The waiting is a timer of the
+// workflow.
+//
+// Idempotent: it writes the same status.
+// Fails with: DeployFailed when the control cluster is out of reach.
+// Heartbeat: the wave.
+func (a *Activities) AnnounceDelay(ctx context.Context, in DelayInput) error {
+	_, err := perform(ctx, a, "delay", release.DeployFailed, func(ctx context.Context, l *lease) (struct{}, error) {
+		l.record(func(p *Progress) { p.Wave = &in.Wave })
+		st, err := a.open(ctx, in.Sync)
+		if err != nil {
+			return struct{}{}, err
+		}
+		message := fmt.Sprintf("waits until %s after wave %d was applied", in.Until.UTC().Format(time.RFC3339), in.Wave)
+		blocker := v1alpha1.Blocker{Object: fmt.Sprintf("wave %d", in.Wave), Message: message}
+		return struct{}{}, a.showWaiting(ctx, st, in.WaveInput, message, []v1alpha1.Blocker{blocker}, 1)
+	})
+	return err
+}
+
+// showWaiting writes the gate to status. A blocker keeps the time since when it blocks.
+func (a *Activities) showWaiting(ctx context.Context, st *step, in WaveInput, message string, blockers []v1alpha1.Blocker, total int) error {
+	now := a.timestamp()
+	_, err := a.writeStatus(ctx, st.rel, in.Sync, func(status *v1alpha1.ReleaseStatus) {
+		showWaves(status, st.plan, in.Blocks)
+		setWave(status, in.Blocks, func(wave *v1alpha1.WaveStatus) {
+			wave.Phase = v1alpha1.WaveWaiting
+			if wave.StartedAt == nil {
+				wave.StartedAt = now
+			}
+			wave.BlockedBy, wave.BlockedByTotal = since(wave.BlockedBy, blockers, *now), int32(total)
+		})
+		status.Conditions = release.Conditions(status.Conditions, release.Outcome{
+			Reason: release.WaitingForWave, Generation: in.Sync.Generation,
+			Message: fmt.Sprintf("wave %d waits for wave %d: %s", in.Blocks, in.Wave, message),
+		}, a.now())
+	})
+	return err
+}
+
+func since(before, blockers []v1alpha1.Blocker, now metav1.Time) []v1alpha1.Blocker {
+	known := map[string]metav1.Time{}
+	for _, blocker := range before {
+		known[blocker.Object] = blocker.Since
+	}
+	for i := range blockers {
+		blockers[i].Since = now
+		if began, found := known[blockers[i].Object]; found {
+			blockers[i].Since = began
+		}
+	}
+	return blockers
+}

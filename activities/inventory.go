@@ -1,0 +1,86 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"convoy.dev/convoy/api/v1alpha1"
+	"convoy.dev/convoy/internal/release"
+)
+
+// WriteInventory writes the exact inventory: what this sync applied, in the order of application, and nothing else
+// (S21). Records that leave with it are protected, pruned, or, with the prune off, forgotten (D21, S25).
+//
+// Idempotent: nothing is written when the inventory is exact already.
+// Fails with: DeployFailed (D34).
+// Heartbeat: the step's name.
+func (a *Activities) WriteInventory(ctx context.Context, ref SyncRef) (InventoryResult, error) {
+	return perform(ctx, a, "inventory", release.DeployFailed, func(ctx context.Context, _ *lease) (InventoryResult, error) {
+		st, err := a.open(ctx, ref)
+		if err != nil {
+			return InventoryResult{}, err
+		}
+		uid, err := st.target.Identity(ctx)
+		if err != nil {
+			return InventoryResult{}, err
+		}
+		return a.writeExact(ctx, st, ref, uid)
+	})
+}
+
+func (a *Activities) writeExact(ctx context.Context, st *step, ref SyncRef, uid string) (InventoryResult, error) {
+	applied := st.plan.Refs()
+	for {
+		inv, err := a.control.Inventory(ctx, st.rel)
+		if err != nil {
+			return InventoryResult{}, err
+		}
+		recorded := release.RefsOf(inv.Spec.Objects)
+		result := InventoryResult{Objects: len(applied)}
+		for _, left := range release.Minus(recorded, applied) {
+			result.Left.add(left.String())
+		}
+		exact := release.Equal(recorded, applied) && len(inv.Spec.Pending) == 0 && inv.Spec.ClusterUID == uid
+		if exact && inv.ResourceVersion != "" {
+			return result, nil
+		}
+		inv.Spec = v1alpha1.InventorySpec{Objects: release.Records(applied), ClusterUID: uid}
+		err = a.control.SaveInventory(ctx, inv)
+		if err == nil {
+			return result, nil
+		}
+		if !errors.Is(err, release.ErrConflict) {
+			return InventoryResult{}, inventoryFailure(err)
+		}
+		if _, err := a.fenced(ctx, ref); err != nil {
+			return InventoryResult{}, err
+		}
+	}
+}
+
+// saveInventory writes an inventory that was just read; somebody else's write in between ends the step, and its next
+// attempt reads again.
+func (a *Activities) saveInventory(ctx context.Context, inv *v1alpha1.ReleaseInventory) error {
+	err := a.control.SaveInventory(ctx, inv)
+	if errors.Is(err, release.ErrConflict) {
+		return &waitError{message: err.Error(), after: 0}
+	}
+	return inventoryFailure(err)
+}
+
+func inventoryFailure(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("the inventory was not written, so nothing more is applied or pruned: %w", err)
+}
+
+// touch makes sure that a write of the inventory moves its resourceVersion.
+func touch(inv *v1alpha1.ReleaseInventory, ref SyncRef) {
+	if inv.Annotations == nil {
+		inv.Annotations = map[string]string{}
+	}
+	inv.Annotations["convoy.dev/fence"] = strconv.FormatInt(ref.Fence, 10)
+}

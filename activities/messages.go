@@ -1,0 +1,163 @@
+package activities
+
+import (
+	"time"
+
+	"convoy.dev/convoy/api/v1alpha1"
+)
+
+// These types travel through workflow histories. Fields are only ever added, and none holds a part of a manifest.
+
+// SyncRef is what every step of a sync needs to know: whose sync, which render, and its fence (D16).
+type SyncRef struct {
+	Namespace  string `json:"namespace"`
+	Name       string `json:"name"`
+	UID        string `json:"uid"`
+	Generation int64  `json:"generation"`
+	// Fence is the number that this sync may write under.
+	Fence    int64  `json:"fence"`
+	Digest   string `json:"digest,omitempty"`
+	Revision string `json:"revision,omitempty"`
+	// Stored: the render comes from the render store, not from the source.
+	Stored bool `json:"stored,omitempty"`
+}
+
+// PrepareInput asks for a sync.
+type PrepareInput struct {
+	Namespace   string `json:"namespace"`
+	Name        string `json:"name"`
+	Force       bool   `json:"force,omitempty"`
+	RequestedBy string `json:"requestedBy,omitempty"`
+	// Digest of a stored render to sync instead of the source.
+	Digest string `json:"digest,omitempty"`
+}
+
+// Prepared is the plan of a sync.
+type Prepared struct {
+	Sync    SyncRef `json:"sync"`
+	Cluster string  `json:"cluster,omitempty"` // name of the Cluster, empty for the control cluster
+	Objects int     `json:"objects"`
+	// Waves in the order of application.
+	Waves    []PlannedWave        `json:"waves,omitempty"`
+	Prune    v1alpha1.PrunePolicy `json:"prune,omitzero"`
+	PreSync  []PlannedHook        `json:"preSync,omitempty"`
+	PostSync []PlannedHook        `json:"postSync,omitempty"`
+	// HasStore: the worker has a render store.
+	HasStore bool `json:"hasStore,omitempty"`
+}
+
+// PlannedWave is one wave with objects, and what it waits for.
+type PlannedWave struct {
+	Number  int32 `json:"wave"`
+	Objects int   `json:"objects"`
+	// Strategy is Ready, Delay or empty.
+	Strategy v1alpha1.HealthStrategy `json:"strategy,omitempty"`
+	// After is the number of the wave before, that the strategy is about.
+	After   int32         `json:"after,omitempty"`
+	Delay   time.Duration `json:"delay,omitempty"`
+	Timeout time.Duration `json:"timeout,omitempty"`
+}
+
+// PlannedHook is one hook that is to run in this sync.
+type PlannedHook struct {
+	Name       string        `json:"name"`
+	Definition string        `json:"definition"`
+	Timeout    time.Duration `json:"timeout"`
+	Retries    int32         `json:"retries,omitempty"`
+}
+
+// Named is a list of object references cut to 20, and how many there are (D35).
+type Named struct {
+	Objects []string `json:"objects,omitempty"`
+	Total   int      `json:"total,omitempty"`
+}
+
+// add appends a name while the list has room, and counts it.
+func (n *Named) add(name string) {
+	n.Total++
+	if len(n.Objects) < listLimit {
+		n.Objects = append(n.Objects, name)
+	}
+}
+
+// listLimit bounds the lists in status and results (D35).
+const listLimit = 20
+
+// DryRunResult says what the dry run found (S5).
+type DryRunResult struct {
+	Objects    int   `json:"objects"`
+	Changes    int   `json:"changes"`
+	Unverified Named `json:"unverified,omitzero"`
+}
+
+// WaveInput names a wave of a sync.
+type WaveInput struct {
+	Sync SyncRef `json:"sync"`
+	Wave int32   `json:"wave"`
+	// Blocks is the wave that waits for this one (AwaitWave).
+	Blocks int32 `json:"blocks,omitempty"`
+}
+
+// ApplyWaveResult says what was applied.
+type ApplyWaveResult struct {
+	Applied int `json:"applied"`
+	Changed int `json:"changed"`
+}
+
+// HookInput runs one try of one hook.
+type HookInput struct {
+	Sync  SyncRef     `json:"sync"`
+	Phase string      `json:"phase"`
+	Hook  PlannedHook `json:"hook"`
+	Try   int32       `json:"try"`
+}
+
+// PruneInput is what PruneOrphans needs.
+type PruneInput struct {
+	Sync   SyncRef              `json:"sync"`
+	Policy v1alpha1.PrunePolicy `json:"policy"`
+}
+
+// PruneResult says what became of the orphans.
+type PruneResult struct {
+	Deleted int `json:"deleted"`
+	Absent  int `json:"absent,omitempty"`
+	// Kept are orphans that stay: protected, moved to another Release, or made anew by somebody else.
+	Kept        Named `json:"kept,omitzero"`
+	Terminating Named `json:"terminating,omitzero"`
+}
+
+// InventoryResult says what the exact inventory holds.
+type InventoryResult struct {
+	Objects int `json:"objects"`
+	// Left are records that left the inventory with it.
+	Left Named `json:"left,omitzero"`
+}
+
+// Outcome is the end of a sync, for its record.
+type Outcome struct {
+	Sync        SyncRef `json:"sync"`
+	Reason      string  `json:"reason"`
+	Message     string  `json:"message,omitempty"`
+	Cancelled   bool    `json:"cancelled,omitempty"`
+	RequestedBy string  `json:"requestedBy,omitempty"`
+	// DryRan, Pruned: the step was reached, so its lists are news.
+	DryRan      bool  `json:"dryRan,omitempty"`
+	Unverified  Named `json:"unverified,omitzero"`
+	Exact       bool  `json:"exact,omitempty"`
+	Orphaned    Named `json:"orphaned,omitzero"`
+	Terminating Named `json:"terminating,omitzero"`
+	// FailedWave is the wave that failed or was left, nil when none was.
+	FailedWave *int32 `json:"failedWave,omitempty"`
+}
+
+// Progress is what a heartbeat records: the whole of it each time, for display and for the next attempt.
+type Progress struct {
+	Step   string `json:"step"`
+	Wave   *int32 `json:"wave,omitempty"`
+	Done   int    `json:"done"`
+	Total  int    `json:"total"`
+	Object string `json:"object,omitempty"`
+	// Job is the uid of the hook's Job, once it was created.
+	Job string `json:"job,omitempty"`
+}

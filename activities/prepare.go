@@ -1,0 +1,383 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	"convoy.dev/convoy/api/v1alpha1"
+	"convoy.dev/convoy/internal/release"
+
+	"go.temporal.io/sdk/activity"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// PrepareSync makes sure that this sync may run, takes the fence, renders, and settles what an earlier sync left open.
+// In the world it writes the Release's status (fence and lastAttempted, in one write) and, where an earlier sync left
+// pending records, the ReleaseInventory.
+//
+// Idempotent: a second attempt of the same run keeps its fence, and settling twice finds nothing pending.
+// Fails with: Refused (wrong workflow id, no such Release, another sync runs), RenderFailed (D1, D3, D19, D27, D31),
+// DeployFailed (target or control cluster out of reach, D34). Once the fence is taken the failure's detail is the
+// SyncRef, so that the end can be recorded. Waiting while an unacknowledged sync may still have a request in flight.
+// Heartbeat: the step's name.
+func (a *Activities) PrepareSync(ctx context.Context, in PrepareInput) (Prepared, error) {
+	p := &preparation{Activities: a, in: in, info: activity.GetInfo(ctx)}
+	return perform(ctx, a, "prepare", release.DeployFailed, p.run, &p.ref)
+}
+
+// preparation is one run of PrepareSync.
+type preparation struct {
+	*Activities
+	in   PrepareInput
+	info activity.Info
+	rel  *v1alpha1.Release
+	ref  SyncRef
+	// unsure: an earlier attempt or sync may have left a request in flight.
+	unsure bool
+}
+
+func (p *preparation) run(ctx context.Context, _ *lease) (Prepared, error) {
+	if err := p.admit(ctx); err != nil {
+		return Prepared{}, err
+	}
+	render, renderErr := p.render(ctx)
+	if err := p.takeFence(ctx, render); err != nil {
+		return Prepared{}, err
+	}
+	if renderErr != nil {
+		return Prepared{}, asRenderFailure(renderErr)
+	}
+	st, err := p.locate(ctx, p.rel, render)
+	if err != nil {
+		return Prepared{}, err
+	}
+	if err := p.settle(ctx, st); err != nil {
+		return Prepared{}, err
+	}
+	p.warn(ctx, st.plan.Warnings)
+	return p.prepared(st), nil
+}
+
+// admit decides whether the sync may begin.
+func (p *preparation) admit(ctx context.Context) error {
+	if err := release.CheckNames(p.in.Namespace, p.in.Name); err != nil {
+		return &refusal{err.Error()}
+	}
+	if id := release.SyncWorkflowID(p.in.Namespace, p.in.Name); p.info.WorkflowExecution.ID != id {
+		return &refusal{fmt.Sprintf("this SyncWorkflow runs as %q, and the only id under which a sync of Release %s/%s runs is %q: start it with --workflow-id %s",
+			p.info.WorkflowExecution.ID, p.in.Namespace, p.in.Name, id, id)}
+	}
+	rel, err := p.control.Release(ctx, p.in.Namespace, p.in.Name)
+	if errors.Is(err, release.ErrNotFound) {
+		return &refusal{fmt.Sprintf("there is no Release %q in namespace %q: create it, or correct the input", p.in.Name, p.in.Namespace)}
+	}
+	if err != nil {
+		return err
+	}
+	p.rel = rel
+	return p.quarantine(ctx)
+}
+
+// quarantine keeps this sync apart from the one that holds the fence (D16): a running one refuses, and one that ended
+// without saying so may have a request in flight until its heartbeat timeout is over.
+func (p *preparation) quarantine(ctx context.Context) error {
+	fence := p.rel.Status.Fence
+	if fence == nil || fence.Acknowledged {
+		return nil
+	}
+	p.unsure = true
+	if p.mine(fence) {
+		return nil
+	}
+	running, closedAt, err := p.runs.Running(ctx, fence.WorkflowID, fence.RunID)
+	if err != nil {
+		return fmt.Errorf("look at the sync that holds the fence (%s, run %s): %w", fence.WorkflowID, fence.RunID, err)
+	}
+	if running {
+		return &refusal{fmt.Sprintf("another sync of Release %s/%s is running (%s, run %s): wait for it or cancel it",
+			p.in.Namespace, p.in.Name, fence.WorkflowID, fence.RunID)}
+	}
+	if left := closedAt.Add(p.info.HeartbeatTimeout).Sub(p.now()); left > 0 {
+		return &waitError{
+			message: fmt.Sprintf("run %s ended without a goodbye: waiting %s, until no request of it can be on its way", fence.RunID, left.Round(time.Second)),
+			after:   left,
+		}
+	}
+	return nil
+}
+
+func (p *preparation) mine(fence *v1alpha1.Fence) bool {
+	return fence.WorkflowID == p.info.WorkflowExecution.ID && fence.RunID == p.info.WorkflowExecution.RunID
+}
+
+// render produces the render of this sync: from the source, or the stored one that was asked for.
+func (p *preparation) render(ctx context.Context) (*release.Render, error) {
+	if p.in.Digest == "" {
+		return p.renderSource(ctx, p.rel)
+	}
+	if p.store == nil {
+		return nil, release.Problemf(release.RenderFailed,
+			"render %s was asked for, and this worker has no render store: start it with --render-store-url", p.in.Digest)
+	}
+	render, err := p.store.Get(ctx, p.in.Digest)
+	if err != nil {
+		return nil, release.Problemf(release.RenderFailed, "render %s: %v", p.in.Digest, err)
+	}
+	p.renders.put(render)
+	return render, nil
+}
+
+// asRenderFailure gives an error of the source its reason: no render is a RenderFailed, whatever kept it away (D1).
+func asRenderFailure(err error) error {
+	var problem *release.Problem
+	if errors.As(err, &problem) || errors.Is(err, ErrLeaseLost) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return release.Problemf(release.RenderFailed, "%s", shorten(err.Error()))
+}
+
+// takeFence raises the fence, and records the attempt, in one write by compare-and-swap (D16, D33).
+func (p *preparation) takeFence(ctx context.Context, render *release.Render) error {
+	for {
+		number := int64(1)
+		if fence := p.rel.Status.Fence; fence != nil {
+			number = fence.Number + 1
+			if p.mine(fence) {
+				number = fence.Number
+			}
+		}
+		p.ref = SyncRef{
+			Namespace: p.in.Namespace, Name: p.in.Name, UID: string(p.rel.UID), Generation: p.rel.Generation,
+			Fence: number, Stored: p.in.Digest != "",
+		}
+		if render != nil {
+			p.ref.Digest, p.ref.Revision = render.Digest, render.Revision
+		}
+		err := p.control.PatchStatus(ctx, p.rel, p.begin)
+		if !errors.Is(err, release.ErrConflict) {
+			return err
+		}
+		generation := p.rel.Generation
+		if p.rel, err = p.control.Release(ctx, p.in.Namespace, p.in.Name); err != nil {
+			return err
+		}
+		if fence := p.rel.Status.Fence; fence != nil && fence.Number >= number && !p.mine(fence) {
+			return errFenced
+		}
+		if p.rel.Generation != generation {
+			return &waitError{message: "the Release was changed while its sync began: beginning again", after: 100 * time.Millisecond}
+		}
+	}
+}
+
+// begin writes the start of the attempt.
+func (p *preparation) begin(status *v1alpha1.ReleaseStatus) {
+	status.Fence = &v1alpha1.Fence{
+		Number: p.ref.Fence, WorkflowID: p.info.WorkflowExecution.ID, RunID: p.info.WorkflowExecution.RunID,
+	}
+	status.ObservedGeneration = p.rel.Generation
+	status.Conditions = release.Conditions(status.Conditions, release.Outcome{
+		Reason: release.Progressing, Generation: p.rel.Generation, Message: "syncing render " + release.ShortDigest(p.ref.Digest),
+		NewRender: release.IsNewRender(*status, p.ref.Digest),
+	}, p.now())
+	started := *p.timestamp()
+	if last := status.LastAttempted; last != nil && last.RunID == p.info.WorkflowExecution.RunID {
+		started = last.StartedAt
+	}
+	status.LastAttempted = &v1alpha1.Attempt{
+		Digest: p.ref.Digest, Revision: p.ref.Revision, StartedAt: started, Result: v1alpha1.ResultRunning,
+		Force: p.in.Force, RequestedBy: p.in.RequestedBy,
+		WorkflowID: p.info.WorkflowExecution.ID, RunID: p.info.WorkflowExecution.RunID,
+	}
+	status.Waves, status.WavesTotal = nil, 0
+}
+
+// settle checks the render against the inventory, and settles what is pending there (D13, D19, D27, D31, D34).
+func (p *preparation) settle(ctx context.Context, st *step) error {
+	inv, err := p.control.Inventory(ctx, p.rel)
+	if err != nil {
+		return err
+	}
+	uid, err := st.target.Identity(ctx)
+	if err != nil {
+		return err
+	}
+	recorded, pending := release.RefsOf(inv.Spec.Objects), release.RefsOf(inv.Spec.Pending)
+	if err := p.checkInventory(inv, uid, st.plan, recorded, pending); err != nil {
+		return err
+	}
+	claims, err := p.checkClaims(ctx, st.plan, uid, recorded)
+	if err != nil {
+		return err
+	}
+	if len(pending) > 0 {
+		found, err := settlePending(ctx, st.target, pending, recorded, claims)
+		if err != nil {
+			return err
+		}
+		recorded = release.Union(recorded, found)
+	}
+	if len(pending) == 0 && !(p.unsure && inv.ResourceVersion != "") {
+		return nil
+	}
+	inv.Spec.Objects, inv.Spec.Pending = release.Records(recorded), nil
+	touch(inv, p.ref)
+	return p.saveInventory(ctx, inv)
+}
+
+// settlePending looks which pending objects exist and bear convoy's own apply entry: those were applied (D13).
+func settlePending(ctx context.Context, target Target, pending, recorded []release.ObjectRef, claims map[release.ObjectRef]types.NamespacedName) ([]release.ObjectRef, error) {
+	var found []release.ObjectRef
+	for _, ref := range release.Minus(pending, recorded) {
+		if _, taken := claims[ref]; taken {
+			continue
+		}
+		live, err := target.Read(ctx, ref)
+		if err != nil {
+			return nil, err
+		}
+		if live != nil && live.OwnedByConvoy {
+			found = append(found, ref)
+		}
+	}
+	return found, nil
+}
+
+// checkInventory refuses what would lose or endanger records.
+func (p *preparation) checkInventory(inv *v1alpha1.ReleaseInventory, uid string, plan *release.Plan, recorded, pending []release.ObjectRef) error {
+	listed := len(recorded) + len(pending)
+	if listed > 0 && inv.Spec.ClusterUID != "" && inv.Spec.ClusterUID != uid {
+		return release.Problemf(release.RenderFailed,
+			"the inventory of Release %s/%s lists %d objects on the cluster %s, and the Release now leads to the cluster %s: "+
+				"lead it back, or empty the Release there first (a render without objects and spec.syncPolicy.prune.allowEmpty)",
+			p.rel.Namespace, p.rel.Name, listed, inv.Spec.ClusterUID, uid)
+	}
+	if len(plan.Items) == 0 && listed > 0 && !p.rel.Spec.SyncPolicy.Prune.AllowEmpty {
+		return release.Problemf(release.RenderFailed,
+			"the render is empty and the inventory lists %d objects: nothing was changed. If everything is to go, set spec.syncPolicy.prune.allowEmpty to true",
+			listed)
+	}
+	return release.CheckSize(release.Union(recorded, pending), release.Minus(plan.Refs(), recorded))
+}
+
+// checkClaims refuses a render that brings objects of another Release, unless they may be taken over (D27).
+func (p *preparation) checkClaims(ctx context.Context, plan *release.Plan, uid string, recorded []release.ObjectRef) (map[release.ObjectRef]types.NamespacedName, error) {
+	fresh := release.Minus(plan.Refs(), recorded)
+	if len(fresh) == 0 {
+		return nil, nil
+	}
+	claims, err := p.control.Claims(ctx, key(p.rel), uid)
+	if err != nil || len(claims) == 0 {
+		return claims, err
+	}
+	var refused []string
+	for i := range plan.Items {
+		item := plan.Items[i]
+		owner, claimed := claims[item.Ref]
+		if !claimed || release.Contains(recorded, item.Ref) {
+			continue
+		}
+		allowed, err := p.mayAdopt(ctx, item, owner)
+		if err != nil {
+			return nil, err
+		}
+		if !allowed {
+			refused = append(refused, fmt.Sprintf("%s belongs to Release %s", item.Ref, owner))
+		}
+	}
+	if len(refused) == 0 {
+		return claims, nil
+	}
+	sort.Strings(refused)
+	total := len(refused)
+	if total > listLimit {
+		refused = append(refused[:listLimit], fmt.Sprintf("and %d more", total-listLimit))
+	}
+	return nil, release.Problemf(release.RenderFailed,
+		"%s. Nothing was applied. To move an object here, annotate it with %s: enabled; from another namespace that Release also has to carry %s: %s/%s",
+		strings.Join(refused, "; "), release.AnnotationAdopt, release.AnnotationHandOver, p.rel.Namespace, p.rel.Name)
+}
+
+// mayAdopt decides whether an object of another Release may move here (D27).
+func (p *preparation) mayAdopt(ctx context.Context, item release.Item, owner types.NamespacedName) (bool, error) {
+	if item.Object.Annotations[release.AnnotationAdopt] != "enabled" {
+		return false, nil
+	}
+	if owner.Namespace == p.rel.Namespace {
+		return true, nil
+	}
+	loser, err := p.control.Release(ctx, owner.Namespace, owner.Name)
+	if errors.Is(err, release.ErrNotFound) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return loser.Annotations[release.AnnotationHandOver] == key(p.rel).String(), nil
+}
+
+// warn records what the author of the manifests should know (D4, D36).
+func (p *preparation) warn(ctx context.Context, warnings []string) {
+	if len(warnings) == 0 {
+		return
+	}
+	p.event(ctx, p.rel, p.ref, "Warning", "RenderWarning", "%s", strings.Join(warnings, "; "))
+}
+
+// prepared is the plan that the workflow follows.
+func (p *preparation) prepared(st *step) Prepared {
+	spec := p.rel.Spec
+	out := Prepared{
+		Sync: p.ref, Objects: len(st.plan.Items), Prune: spec.SyncPolicy.Prune, HasStore: p.store != nil,
+		PreSync:  p.plannedHooks("preSync", spec.Hooks.PreSync),
+		PostSync: p.plannedHooks("postSync", spec.Hooks.PostSync),
+	}
+	if spec.ClusterRef != nil {
+		out.Cluster = spec.ClusterRef.Name
+	}
+	for _, wave := range st.plan.Waves {
+		planned := PlannedWave{Number: wave.Number, Objects: wave.Count}
+		if gate, gated := release.GateFor(wave.Number, spec.SyncPolicy.Waves, st.plan.Waves); gated {
+			planned.Strategy, planned.After = gate.Health.Strategy, gate.Before.Number
+			if gate.Health.Seconds != nil {
+				planned.Delay = time.Duration(*gate.Health.Seconds) * time.Second
+			}
+			if gate.Health.Timeout != nil {
+				planned.Timeout = gate.Health.Timeout.Duration
+			}
+		}
+		out.Waves = append(out.Waves, planned)
+	}
+	return out
+}
+
+// plannedHooks are the hooks that are to run in this sync (D25).
+func (p *preparation) plannedHooks(phase string, hooks []v1alpha1.Hook) []PlannedHook {
+	asked := p.in.Force || p.in.RequestedBy != ""
+	var out []PlannedHook
+	for _, hook := range hooks {
+		definition := release.HookDefinition(hook)
+		if !asked && hook.Run != v1alpha1.HookAlways && hookSucceeded(p.rel.Status.Hooks, phase, hook.Name, p.ref.Digest, definition) {
+			continue
+		}
+		planned := PlannedHook{Name: hook.Name, Definition: definition, Retries: hook.Retries, Timeout: 10 * time.Minute}
+		if hook.Timeout != nil {
+			planned.Timeout = hook.Timeout.Duration
+		}
+		out = append(out, planned)
+	}
+	return out
+}
+
+func hookSucceeded(hooks []v1alpha1.HookStatus, phase, name, digest, definition string) bool {
+	for _, h := range hooks {
+		if h.Phase == phase && h.Name == name {
+			return h.Result == string(v1alpha1.ResultSucceeded) && h.Digest == digest && h.Definition == definition
+		}
+	}
+	return false
+}

@@ -1,0 +1,257 @@
+package v1alpha1
+
+import (
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Release says what to deploy, where, and how. convoy renders its source, applies the objects wave by wave with
+// Server-Side Apply to the target cluster, and prunes what an earlier render brought and this one no longer holds.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=rel,categories=convoy
+// +kubebuilder:printcolumn:name="Applied",type=string,JSONPath=`.status.conditions[?(@.type=="Applied")].status`,description="True: the last render is applied. Unknown: a sync runs. False: see Reason."
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Applied")].reason`
+// +kubebuilder:printcolumn:name="Since",type=date,JSONPath=`.status.conditions[?(@.type=="Applied")].lastTransitionTime`
+// +kubebuilder:printcolumn:name="Doing",type=string,JSONPath=`.status.conditions[?(@.type=="Reconciling")].message`
+// +kubebuilder:printcolumn:name="Succeeded",type=date,JSONPath=`.status.lastSuccessful.finishedAt`,description="When a render was last applied whole."
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Applied")].message`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 180",message="a Release's name has at most 180 characters: its workflows are named after it"
+type Release struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   ReleaseSpec   `json:"spec"`
+	Status ReleaseStatus `json:"status,omitempty"`
+}
+
+// ReleaseList is a list of Releases.
+//
+// +kubebuilder:object:root=true
+type ReleaseList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []Release `json:"items"`
+}
+
+// ReleaseSpec is what a person asks for.
+type ReleaseSpec struct {
+	// ClusterRef names the Cluster, in the namespace of the Release, that the objects go to. Without it they go to
+	// the cluster that holds the Release. It cannot change while the ReleaseInventory lists objects: the objects on
+	// the old cluster would be left behind unseen.
+	// +optional
+	ClusterRef *ClusterReference `json:"clusterRef,omitempty"`
+
+	// Source is where the manifests come from: exactly one of inline, path and url.
+	Source Source `json:"source"`
+
+	// SyncPolicy says how a render is applied and what is pruned.
+	// +optional
+	SyncPolicy SyncPolicy `json:"syncPolicy,omitzero"`
+
+	// Hooks run before the first object is applied and after the last one is pruned.
+	// +optional
+	Hooks Hooks `json:"hooks,omitzero"`
+
+	// RevisionHistoryLimit bounds status.history: how many applied renders are remembered.
+	// +kubebuilder:default=10
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=20
+	// +optional
+	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
+}
+
+// ClusterReference names a Cluster in the namespace of the Release.
+type ClusterReference struct {
+	// Name of the Cluster.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// Source is where the manifests of a Release come from. Exactly one member is set.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.inline), has(self.path), has(self.url)].filter(set, set).size() == 1",message="set exactly one of inline, path and url"
+type Source struct {
+	// Inline holds the manifests themselves: YAML or JSON, several documents separated by a line of three dashes.
+	// +optional
+	Inline *string `json:"inline,omitempty"`
+
+	// Path is a file, or a directory that is read recursively (*.yaml, *.yml, *.json; hidden files skipped; in path
+	// order), on the worker. It has to lie below a directory that the operator allows (worker flag --path-root).
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:Pattern=`^/`
+	// +optional
+	Path *string `json:"path,omitempty"`
+
+	// URL of a file with manifests, fetched with http or https. The ETag of the answer is its revision.
+	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:Pattern=`^https?://`
+	// +optional
+	URL *string `json:"url,omitempty"`
+}
+
+// SyncPolicy says how a render is applied and what is pruned.
+type SyncPolicy struct {
+	// Prune says what happens to objects that an earlier render brought and this one no longer holds.
+	// +optional
+	Prune PrunePolicy `json:"prune,omitzero"`
+
+	// Waves lists the waves that wait before they begin. A wave that is not listed begins as soon as the wave before
+	// it is applied.
+	// +listType=map
+	// +listMapKey=wave
+	// +kubebuilder:validation:MaxItems=200
+	// +optional
+	Waves []WavePolicy `json:"waves,omitempty"`
+}
+
+// PrunePolicy says what is deleted from the target cluster after every wave was applied.
+type PrunePolicy struct {
+	// Orphaned switches the prune on: objects in the inventory that the render no longer holds are deleted. Off, they
+	// stay on the cluster and convoy forgets them; status.orphaned names them.
+	// +optional
+	Orphaned bool `json:"orphaned,omitempty"`
+
+	// Namespaces lifts the protection of Namespaces. One that still holds an object of any inventory stays all the
+	// same.
+	// +optional
+	Namespaces bool `json:"namespaces,omitempty"`
+
+	// CustomResourceDefinitions lifts the protection of CustomResourceDefinitions. Deleting one deletes every custom
+	// resource of its kind, also those that no inventory lists.
+	// +optional
+	CustomResourceDefinitions bool `json:"customResourceDefinitions,omitempty"`
+
+	// AllowEmpty lets a render without any object prune everything. Without it an empty render is refused, because it
+	// is far more often a fault of the source than a wish.
+	// +optional
+	AllowEmpty bool `json:"allowEmpty,omitempty"`
+
+	// PropagationPolicy of the deletes: what happens to the dependents of a deleted object.
+	// +kubebuilder:validation:Enum=Background;Foreground;Orphan
+	// +kubebuilder:default=Background
+	// +optional
+	PropagationPolicy metav1.DeletionPropagation `json:"propagationPolicy,omitempty"`
+}
+
+// WavePolicy says what a wave waits for before it begins.
+type WavePolicy struct {
+	// Wave is the number of the wave: the value of the annotation convoy.dev/sync-wave of its objects.
+	Wave int32 `json:"wave"`
+
+	// Health is what the next lower wave that has objects must show before this one begins.
+	// +optional
+	Health *WaveHealth `json:"health,omitempty"`
+}
+
+// HealthStrategy is how a wave judges the wave before it.
+//
+// +kubebuilder:validation:Enum=Ready;Delay
+type HealthStrategy string
+
+// The health strategies (D24).
+const (
+	// HealthReady waits until every object of the wave before is Current by the rules of kstatus; a Failed one ends
+	// the sync at once.
+	HealthReady HealthStrategy = "Ready"
+	// HealthDelay waits a number of seconds after the wave before was applied.
+	HealthDelay HealthStrategy = "Delay"
+)
+
+// WaveHealth is the gate in front of a wave.
+//
+// +kubebuilder:validation:XValidation:rule="(self.strategy == 'Delay') == has(self.seconds)",message="seconds belongs to the strategy Delay: set it there and only there"
+type WaveHealth struct {
+	// Strategy is Ready (every object of the wave before is Current by the rules of kstatus) or Delay (a number of
+	// seconds has passed since it was applied).
+	Strategy HealthStrategy `json:"strategy"`
+
+	// Timeout ends the wait with reason WaveTimeout. Without it the wave waits on, for days if need be.
+	// +optional
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+
+	// Seconds to wait with the strategy Delay.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2592000
+	// +optional
+	Seconds *int32 `json:"seconds,omitempty"`
+}
+
+// Hooks are the lifecycle hooks of a Release.
+type Hooks struct {
+	// PreSync hooks run in order before the first object is applied. One that fails ends the sync (HookFailed).
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=20
+	// +optional
+	PreSync []Hook `json:"preSync,omitempty"`
+
+	// PostSync hooks run in order after the prune. One that fails is reported and changes nothing in the result.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=20
+	// +optional
+	PostSync []Hook `json:"postSync,omitempty"`
+}
+
+// HookRun is when a hook runs.
+//
+// +kubebuilder:validation:Enum=OnChange;Always
+type HookRun string
+
+// When a hook runs (D25).
+const (
+	// HookOnChange runs a hook when the render or the hook differ from its last success, or when a person asked.
+	HookOnChange HookRun = "OnChange"
+	// HookAlways runs a hook in every sync.
+	HookAlways HookRun = "Always"
+)
+
+// Hook is one lifecycle hook.
+type Hook struct {
+	// Name of the hook, unique in its list.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=40
+	Name string `json:"name"`
+
+	// Run is OnChange (the render or the hook differ from the hook's last success, or a person asked for the sync) or
+	// Always (in every sync).
+	// +kubebuilder:default=OnChange
+	// +optional
+	Run HookRun `json:"run,omitempty"`
+
+	// Timeout of one try of the hook.
+	// +kubebuilder:default="10m"
+	// +optional
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+
+	// Retries is how often a failed hook is tried again inside the same sync.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10
+	// +optional
+	Retries int32 `json:"retries,omitempty"`
+
+	// Job is run in the target cluster. It belongs to one sync: the outcome of a Job of another sync never counts.
+	Job *JobHook `json:"job"`
+}
+
+// JobHook is a batch/v1 Job.
+type JobHook struct {
+	// Namespace of the Job on the target cluster. It has to exist before the sync.
+	// +kubebuilder:default=default
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+
+	// Template is the Job to run. convoy chooses its name; ttlSecondsAfterFinished is ignored, since convoy itself
+	// removes the Job when the hook runs the next time.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	Template batchv1.JobTemplateSpec `json:"template"`
+}

@@ -1,0 +1,164 @@
+package control
+
+import (
+	"context"
+	"fmt"
+
+	"convoy.dev/convoy/api/v1alpha1"
+	"convoy.dev/convoy/internal/release"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// claim is what one ReleaseInventory lists or has pending, kept between syncs so that only changed inventories are
+// read again.
+type claim struct {
+	resourceVersion string
+	clusterUID      string
+	objects         map[release.ObjectRef]struct{}
+}
+
+// pageSize bounds how many inventories one answer holds; relistAbove is from how many changed ones a whole list is
+// cheaper than single reads.
+const (
+	pageSize    = 200
+	relistAbove = 20
+)
+
+// Claims reads which objects of a target cluster the inventories of other Releases list or have pending (D12, D27).
+// It costs one metadata list plus a read for each inventory that changed since the last call of this worker.
+func (c *Client) Claims(ctx context.Context, self types.NamespacedName, clusterUID string) (map[release.ObjectRef]types.NamespacedName, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	changed, err := c.changedInventories(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(changed) > relistAbove {
+		err = c.relist(ctx)
+	} else {
+		err = c.reread(ctx, changed)
+	}
+	if err != nil {
+		return nil, err
+	}
+	owners := map[release.ObjectRef]types.NamespacedName{}
+	for key, claim := range c.claims {
+		if key == self || claim.clusterUID != clusterUID {
+			continue
+		}
+		for ref := range claim.objects {
+			owners[ref] = key
+		}
+	}
+	return owners, nil
+}
+
+// changedInventories names the inventories that are new or differ from what is kept, and forgets those that are gone.
+func (c *Client) changedInventories(ctx context.Context) ([]types.NamespacedName, error) {
+	seen := map[types.NamespacedName]bool{}
+	var changed []types.NamespacedName
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ReleaseInventoryList"))
+	for {
+		if err := c.client.List(ctx, list, client.Limit(10*pageSize), client.Continue(list.Continue)); err != nil {
+			return nil, fmt.Errorf("list ReleaseInventories: %w", err)
+		}
+		for i := range list.Items {
+			key := client.ObjectKeyFromObject(&list.Items[i])
+			seen[key] = true
+			if kept := c.claims[key]; kept == nil || kept.resourceVersion != list.Items[i].ResourceVersion {
+				changed = append(changed, key)
+			}
+		}
+		if list.Continue == "" {
+			break
+		}
+	}
+	for key := range c.claims {
+		if !seen[key] {
+			delete(c.claims, key)
+		}
+	}
+	return changed, nil
+}
+
+func (c *Client) reread(ctx context.Context, keys []types.NamespacedName) error {
+	for _, key := range keys {
+		inv := &v1alpha1.ReleaseInventory{}
+		err := c.client.Get(ctx, key, inv)
+		if apierrors.IsNotFound(err) {
+			delete(c.claims, key)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read ReleaseInventory %s: %w", key, err)
+		}
+		c.keep(inv)
+	}
+	return nil
+}
+
+func (c *Client) relist(ctx context.Context) error {
+	list := &v1alpha1.ReleaseInventoryList{}
+	for {
+		if err := c.client.List(ctx, list, client.Limit(pageSize), client.Continue(list.Continue)); err != nil {
+			return fmt.Errorf("list ReleaseInventories: %w", err)
+		}
+		for i := range list.Items {
+			c.keep(&list.Items[i])
+		}
+		if list.Continue == "" {
+			return nil
+		}
+	}
+}
+
+func (c *Client) keep(inv *v1alpha1.ReleaseInventory) {
+	kept := &claim{
+		resourceVersion: inv.ResourceVersion,
+		clusterUID:      inv.Spec.ClusterUID,
+		objects:         make(map[release.ObjectRef]struct{}, len(inv.Spec.Objects)+len(inv.Spec.Pending)),
+	}
+	for _, records := range [][]v1alpha1.ObjectRecord{inv.Spec.Objects, inv.Spec.Pending} {
+		for _, record := range records {
+			kept.objects[release.ObjectRef(record)] = struct{}{}
+		}
+	}
+	c.claims[client.ObjectKeyFromObject(inv)] = kept
+}
+
+// Disclaim removes objects from the inventory of another Release, because they have moved away from it (D27).
+func (c *Client) Disclaim(ctx context.Context, from types.NamespacedName, moved map[release.ObjectRef]bool) error {
+	for {
+		inv := &v1alpha1.ReleaseInventory{}
+		err := c.client.Get(ctx, from, inv)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read ReleaseInventory %s: %w", from, err)
+		}
+		kept := make([]v1alpha1.ObjectRecord, 0, len(inv.Spec.Objects))
+		for _, record := range inv.Spec.Objects {
+			if !moved[release.ObjectRef(record)] {
+				kept = append(kept, record)
+			}
+		}
+		if len(kept) == len(inv.Spec.Objects) {
+			return nil
+		}
+		inv.Spec.Objects = kept
+		err = c.client.Update(ctx, inv)
+		if apierrors.IsConflict(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("take over objects from ReleaseInventory %s: %w", from, err)
+		}
+		return nil
+	}
+}

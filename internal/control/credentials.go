@@ -1,0 +1,50 @@
+package control
+
+import (
+	"context"
+	"fmt"
+
+	"convoy.dev/convoy/api/v1alpha1"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+)
+
+// Kubeconfig reads the kubeconfig of the Cluster that a Release names: nil for the control cluster itself.
+func (c *Client) Kubeconfig(ctx context.Context, rel *v1alpha1.Release) ([]byte, error) {
+	if rel.Spec.ClusterRef == nil {
+		return nil, nil
+	}
+	key := types.NamespacedName{Namespace: rel.Namespace, Name: rel.Spec.ClusterRef.Name}
+	cluster := &v1alpha1.Cluster{}
+	err := c.client.Get(ctx, key, cluster)
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("spec.clusterRef of Release %s/%s names Cluster %q, which is not in namespace %s: create it",
+			rel.Namespace, rel.Name, key.Name, key.Namespace)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read Cluster %s: %w", key, err)
+	}
+	ref := cluster.Spec.KubeconfigSecretRef
+	if ref.Key == "" {
+		ref.Key = "kubeconfig"
+	}
+	secret := &corev1.Secret{}
+	err = c.client.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: ref.Name}, secret)
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("Cluster %s: its kubeconfigSecretRef names Secret %q, which is not there: create it", key, ref.Name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("Cluster %s: read Secret %s: %w", key, ref.Name, err)
+	}
+	data, found := secret.Data[ref.Key]
+	if !found {
+		return nil, fmt.Errorf("Cluster %s: Secret %s has no key %q: put the kubeconfig there", key, ref.Name, ref.Key)
+	}
+	return data, nil
+}
+
+// Config is the connection to the control cluster itself, for Releases without a clusterRef.
+func (c *Client) Config() *rest.Config { return c.cfg }

@@ -1,0 +1,60 @@
+package k8s
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"convoy.dev/convoy/internal/release"
+)
+
+// identityFor is how long a cluster's identity is believed: another cluster may take over an address (D31).
+const identityFor = time.Minute
+
+// Cluster is one target cluster, seen through one identity. It is safe for concurrent use. What a step does there
+// goes through a Session.
+type Cluster struct {
+	base      *url.URL
+	client    *http.Client
+	address   string
+	discovery *discovery
+
+	identityMu sync.Mutex
+	identity   string
+	identityAt time.Time
+}
+
+// Identity names the cluster (D31): the uid of its namespace kube-system. An identity that may not read this
+// namespace, or a cluster without it, gives "server:" and a hash of address and certificate authority instead: then
+// a cluster that is made anew behind the same address looks like the old one, and a changed address like another.
+// The answer is kept for a minute. Fails with a *release.Failure of class Accident.
+func (c *Cluster) Identity(ctx context.Context) (string, error) {
+	c.identityMu.Lock()
+	defer c.identityMu.Unlock()
+	if c.identity != "" && time.Since(c.identityAt) < identityFor {
+		return c.identity, nil
+	}
+	ref := release.ObjectRef{Kind: "Namespace", Name: "kube-system"}
+	reply, err := c.send(ctx, request{method: http.MethodGet, path: "/api/v1/namespaces/kube-system", accept: acceptMetadata})
+	if err != nil {
+		return "", err
+	}
+	identity := c.address
+	switch reply.code {
+	case http.StatusOK:
+		meta, err := decodeMetadata(reply.body)
+		if err != nil {
+			return "", err
+		}
+		identity = string(meta.UID)
+	case http.StatusForbidden, http.StatusNotFound:
+	default:
+		failure := classify(ref, nil, reply)
+		failure.Class = release.Accident
+		return "", failure
+	}
+	c.identity, c.identityAt = identity, time.Now()
+	return identity, nil
+}

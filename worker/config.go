@@ -1,0 +1,125 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// config is what flags and environment say. Every flag has a twin in the environment: CONVOY_ and the flag's name in
+// capitals with underscores. The flag wins.
+type config struct {
+	kubeconfig        string
+	temporalAddress   string
+	temporalNamespace string
+	taskQueue         string
+	renderStoreURL    string
+	pathRoots         []string
+	allowLocalURLs    bool
+	heartbeatTimeout  time.Duration
+	listenAddress     string
+	stopTimeout       time.Duration
+	logLevel          slog.Level
+}
+
+// readConfig reads flags and environment, and reports everything that is wrong with them at once.
+func readConfig(args []string, env func(string) string) (config, error) {
+	var cfg config
+	var level string
+	flags := pflag.NewFlagSet("worker", pflag.ContinueOnError)
+	flags.SortFlags = false
+	flags.StringVar(&cfg.kubeconfig, "kubeconfig", "", "kubeconfig of the control cluster, which holds the Releases; default: KUBECONFIG, else in-cluster")
+	flags.StringVar(&cfg.temporalAddress, "temporal-address", "", "host:port of Temporal; default: TEMPORAL_ADDRESS or the Temporal profile file, which also give TLS and the API key")
+	flags.StringVar(&cfg.temporalNamespace, "temporal-namespace", "", "Temporal namespace; default: TEMPORAL_NAMESPACE, else default")
+	flags.StringVar(&cfg.taskQueue, "task-queue", "convoy", "task queue to serve")
+	flags.StringVar(&cfg.renderStoreURL, "render-store-url", "", "bucket that keeps every render before it is applied: file:///dir, s3://, gs://, azblob://; default: none")
+	flags.StringArrayVar(&cfg.pathRoots, "path-root", nil, "directory that path sources may lie below; repeatable (in the environment: separated by colons); default: no path sources")
+	flags.BoolVar(&cfg.allowLocalURLs, "allow-local-urls", false, "let url sources lead to loopback, link-local and metadata addresses")
+	flags.DurationVar(&cfg.heartbeatTimeout, "heartbeat-timeout", 12*time.Second, "how long a worker may be silent before its step goes to another one")
+	flags.StringVar(&cfg.listenAddress, "listen-address", ":8080", "address of /healthz and /readyz; empty: none")
+	flags.DurationVar(&cfg.stopTimeout, "stop-timeout", 25*time.Second, "how long running steps may take to stop after SIGTERM")
+	flags.StringVar(&level, "log-level", "info", "debug, info, warn or error")
+	flags.Usage = func() { usage(flags) }
+	if err := flags.Parse(args); err != nil {
+		return cfg, err
+	}
+	errs := fromEnvironment(flags, env)
+	if err := cfg.logLevel.UnmarshalText([]byte(level)); err != nil {
+		errs = append(errs, fmt.Errorf("--log-level %q: use debug, info, warn or error", level))
+	}
+	if cfg.heartbeatTimeout < time.Second {
+		errs = append(errs, fmt.Errorf("--heartbeat-timeout %s: use at least 1s", cfg.heartbeatTimeout))
+	}
+	if flags.NArg() > 0 {
+		errs = append(errs, fmt.Errorf("unexpected argument %q: see --help", flags.Arg(0)))
+	}
+	return cfg, errors.Join(errs...)
+}
+
+func usage(flags *pflag.FlagSet) {
+	fmt.Fprintf(os.Stderr, `worker runs convoy's workflows and activities.
+
+Usage: worker [flags]
+
+Each flag has a twin in the environment: --task-queue is CONVOY_TASK_QUEUE.
+
+%s`, flags.FlagUsages())
+}
+
+// fromEnvironment sets the flags that were not given from their twins.
+func fromEnvironment(flags *pflag.FlagSet, env func(string) string) []error {
+	var errs []error
+	flags.VisitAll(func(flag *pflag.Flag) {
+		twin := "CONVOY_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
+		value := env(twin)
+		if flag.Changed || value == "" {
+			return
+		}
+		values := []string{value}
+		if flag.Value.Type() == "stringArray" {
+			values = strings.Split(value, ":")
+		}
+		for _, v := range values {
+			if err := flags.Set(flag.Name, v); err != nil {
+				errs = append(errs, fmt.Errorf("%s=%q: %w", twin, v, err))
+			}
+		}
+	})
+	return errs
+}
+
+// controlCluster is the connection to the cluster that holds the Releases.
+func (c config) controlCluster() (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.kubeconfig
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("control cluster: %w; name a kubeconfig with --kubeconfig or KUBECONFIG, or run in a cluster", err)
+	}
+	return cfg, nil
+}
+
+// temporal is the connection to Temporal: the SDK's environment and profile file (address, namespace, TLS, API key),
+// with the flags over it.
+func (c config) temporal() (client.Options, error) {
+	options, err := envconfig.LoadDefaultClientOptions()
+	if err != nil {
+		return options, fmt.Errorf("temporal: %w", err)
+	}
+	if c.temporalAddress != "" {
+		options.HostPort = c.temporalAddress
+	}
+	if c.temporalNamespace != "" {
+		options.Namespace = c.temporalNamespace
+	}
+	return options, nil
+}

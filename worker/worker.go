@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"convoy.dev/convoy/activities"
+	"convoy.dev/convoy/internal/control"
+	"convoy.dev/convoy/internal/k8s"
+	"convoy.dev/convoy/internal/renderstore"
+	"convoy.dev/convoy/internal/source"
+	"convoy.dev/convoy/workflows"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+	sdkworker "go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+)
+
+// convoyWorker is a wired worker.
+type convoyWorker struct {
+	cfg    config
+	log    *slog.Logger
+	client client.Client
+	store  *renderstore.Store
+	worker sdkworker.Worker
+	fatal  chan error
+	ready  atomic.Bool
+}
+
+// newWorker wires adapters, activities and workflows. It dials Temporal, so it fails when that cannot be reached.
+func newWorker(ctx context.Context, cfg config, logger *slog.Logger) (*convoyWorker, error) {
+	w := &convoyWorker{cfg: cfg, log: logger, fatal: make(chan error, 1)}
+	controlConfig, err := cfg.controlCluster()
+	if err != nil {
+		return nil, err
+	}
+	controlCluster, err := control.New(controlConfig)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.renderStoreURL != "" {
+		if w.store, err = renderstore.Open(ctx, cfg.renderStoreURL); err != nil {
+			return nil, err
+		}
+	}
+	if w.client, err = cfg.dial(ctx, logger); err != nil {
+		w.close()
+		return nil, err
+	}
+	options := activities.Options{
+		Control: controlCluster,
+		Targets: targets{pool: k8s.NewPool(), control: controlCluster},
+		Source:  sources{source.New(source.Options{PathRoots: cfg.pathRoots, AllowLocalURLs: cfg.allowLocalURLs})},
+		Runs:    runs{w.client},
+		Log:     logger,
+	}
+	if w.store != nil {
+		options.Store = w.store
+	}
+	w.worker = sdkworker.New(w.client, cfg.taskQueue, w.options())
+	register(w.worker, cfg.heartbeatTimeout, activities.New(options))
+	return w, nil
+}
+
+// register makes the workflows and activities known under the names of SPEC 4.
+func register(registry sdkworker.Registry, heartbeatTimeout time.Duration, a *activities.Activities) {
+	w := &workflows.Workflows{HeartbeatTimeout: heartbeatTimeout}
+	registry.RegisterWorkflowWithOptions(w.SyncWorkflow, workflow.RegisterOptions{Name: "SyncWorkflow"})
+	registry.RegisterActivity(a)
+}
+
+func (w *convoyWorker) options() sdkworker.Options {
+	return sdkworker.Options{
+		MaxConcurrentActivityExecutionSize:     100,
+		MaxConcurrentWorkflowTaskExecutionSize: 200,
+		MaxHeartbeatThrottleInterval:           w.cfg.heartbeatTimeout / 4,
+		DefaultHeartbeatThrottleInterval:       w.cfg.heartbeatTimeout / 4,
+		WorkerStopTimeout:                      w.cfg.stopTimeout,
+		OnFatalError: func(err error) {
+			select {
+			case w.fatal <- err:
+			default:
+			}
+		},
+	}
+}
+
+// dial connects to Temporal.
+func (c config) dial(ctx context.Context, logger *slog.Logger) (client.Client, error) {
+	options, err := c.temporal()
+	if err != nil {
+		return nil, err
+	}
+	options.Logger = log.NewStructuredLogger(logger)
+	if options.Identity == "" {
+		host, _ := os.Hostname()
+		options.Identity = fmt.Sprintf("convoy-worker@%s/%d", host, os.Getpid())
+	}
+	dialCtx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	c1, err := client.DialContext(dialCtx, options)
+	if err != nil {
+		return nil, fmt.Errorf("temporal at %s: %w; name it with --temporal-address or TEMPORAL_ADDRESS", options.HostPort, err)
+	}
+	return c1, nil
+}
+
+// run serves until ctx ends, then lets running steps stop.
+func (w *convoyWorker) run(ctx context.Context) error {
+	stopHTTP, err := w.serveHealth()
+	if err != nil {
+		return err
+	}
+	defer stopHTTP()
+	if err := w.worker.Start(); err != nil {
+		return fmt.Errorf("start the worker: %w", err)
+	}
+	w.ready.Store(true)
+	w.log.Info("worker started", "taskQueue", w.cfg.taskQueue)
+	select {
+	case <-ctx.Done():
+		w.ready.Store(false)
+		w.log.Info("worker stopping")
+		w.worker.Stop()
+		return nil
+	case err := <-w.fatal:
+		return fmt.Errorf("the worker cannot go on: %w", err)
+	}
+}
+
+// serveHealth answers /healthz while the process lives and /readyz while it takes work. Liveness is not tied to
+// Temporal: restarting a worker does not bring Temporal back.
+func (w *convoyWorker) serveHealth() (stop func(), err error) {
+	if w.cfg.listenAddress == "" {
+		return func() {}, nil
+	}
+	listener, err := net.Listen("tcp", w.cfg.listenAddress)
+	if err != nil {
+		return nil, fmt.Errorf("--listen-address: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(rw http.ResponseWriter, _ *http.Request) { fmt.Fprintln(rw, "ok") })
+	mux.HandleFunc("GET /readyz", func(rw http.ResponseWriter, _ *http.Request) {
+		if !w.ready.Load() {
+			http.Error(rw, "not taking work", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(rw, "ok")
+	})
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			w.log.Error("health endpoint", "error", err)
+		}
+	}()
+	w.log.Info("health endpoint", "address", listener.Addr().String())
+	return func() { _ = server.Close() }, nil
+}
+
+func (w *convoyWorker) close() {
+	if w.client != nil {
+		w.client.Close()
+	}
+	if w.store != nil {
+		_ = w.store.Close()
+	}
+}

@@ -1,0 +1,290 @@
+package workflows
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"convoy.dev/convoy/activities"
+	"convoy.dev/convoy/api/v1alpha1"
+	"convoy.dev/convoy/internal/release"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+)
+
+// act names the activities. It is nil: only its methods' names are used.
+var act *activities.Activities
+
+// sync is the state of one SyncWorkflow.
+type sync struct {
+	in        SyncInput
+	heartbeat time.Duration
+	plan      activities.Prepared
+	outcome   activities.Outcome
+	result    SyncResult
+	status    SyncStatus
+	appliedAt time.Time // when the last wave was applied
+}
+
+// SyncStatus is the answer to the query "status" (SPEC 4).
+type SyncStatus struct {
+	Step   string       `json:"step"`
+	Digest string       `json:"digest,omitempty"`
+	Waves  []WaveStatus `json:"waves,omitempty"`
+	// WaitingFor says what a waiting sync waits for.
+	WaitingFor string `json:"waitingFor,omitempty"`
+}
+
+// WaveStatus is one wave in SyncStatus.
+type WaveStatus struct {
+	Wave    int32              `json:"wave"`
+	Objects int                `json:"objects"`
+	Phase   v1alpha1.WavePhase `json:"phase"`
+}
+
+// begin registers the query before anything blocks.
+func (w *Workflows) begin(ctx workflow.Context, in SyncInput) (*sync, error) {
+	s := &sync{in: in, heartbeat: w.HeartbeatTimeout}
+	err := workflow.SetQueryHandlerWithOptions(ctx, "status", func() (SyncStatus, error) { return s.status, nil },
+		workflow.QueryHandlerOptions{Description: "step, waves, and what the sync waits for"})
+	return s, err
+}
+
+// end turns the end of the steps into the end of the workflow, and records it.
+func (s *sync) end(ctx workflow.Context, err error) (SyncResult, error) {
+	if err == nil {
+		s.enter("done")
+		return s.result, nil
+	}
+	reason := reasonOf(err)
+	message := messageOf(err)
+	cancelled := ctx.Err() != nil
+	if cancelled {
+		s.outcome.FailedWave = nil
+		reason, message = string(release.Superseded), "the sync was cancelled while it was at: "+s.status.Step
+	}
+	if s.outcome.Sync.Fence > 0 && reason != activities.Fenced && s.outcome.Reason == "" {
+		s.outcome.Reason, s.outcome.Message = reason, message
+		detached, cancel := workflow.NewDisconnectedContext(ctx)
+		defer cancel()
+		if recordErr := s.writeRecord(detached); recordErr != nil {
+			message += "; and the end could not be recorded: " + messageOf(recordErr)
+		}
+	}
+	if cancelled {
+		return SyncResult{}, temporal.NewCanceledError(message)
+	}
+	return SyncResult{}, temporal.NewNonRetryableApplicationError(message, reason, nil)
+}
+
+func (s *sync) writeRecord(ctx workflow.Context) error {
+	s.outcome.RequestedBy = s.in.RequestedBy
+	return callOnly(ctx, s.option("record: "+s.outcome.Reason, "record", time.Minute), act.RecordSync, s.outcome)
+}
+
+// gate waits until a wave may begin (S17, D23, D24). It holds no worker: the waiting is a timer, or an activity that
+// looks and gives its slot back.
+func (s *sync) gate(ctx workflow.Context, wave activities.PlannedWave) error {
+	in := activities.WaveInput{Sync: s.plan.Sync, Wave: wave.After, Blocks: wave.Number}
+	switch wave.Strategy {
+	case v1alpha1.HealthDelay:
+		return s.delay(ctx, wave, in)
+	case v1alpha1.HealthReady:
+		return s.awaitHealth(ctx, wave, in)
+	}
+	return nil
+}
+
+// delay waits a number of seconds after the wave before was applied.
+func (s *sync) delay(ctx workflow.Context, wave activities.PlannedWave, in activities.WaveInput) error {
+	until := s.appliedAt.Add(wave.Delay)
+	left := until.Sub(workflow.Now(ctx))
+	if left <= 0 {
+		return nil
+	}
+	s.wait(fmt.Sprintf("wave %d waits %s after wave %d", wave.Number, wave.Delay, wave.After))
+	err := callOnly(ctx, s.option(fmt.Sprintf("wave %d: announce the delay", wave.Number), fmt.Sprintf("delay-wave-%d", wave.Number), time.Minute),
+		act.AnnounceDelay, activities.DelayInput{WaveInput: in, Until: until})
+	if err != nil {
+		return err
+	}
+	if wave.Timeout > 0 && wave.Timeout < left {
+		if err := s.sleep(ctx, wave.Timeout, fmt.Sprintf("wave %d: timeout of the wait", wave.Number)); err != nil {
+			return err
+		}
+		return timedOut(wave)
+	}
+	return s.sleep(ctx, until.Sub(workflow.Now(ctx)), fmt.Sprintf("wave %d: wait %s after wave %d", wave.Number, wave.Delay, wave.After))
+}
+
+func (s *sync) sleep(ctx workflow.Context, d time.Duration, summary string) error {
+	return workflow.NewTimerWithOptions(ctx, d, workflow.TimerOptions{Summary: summary}).Get(ctx, nil)
+}
+
+// awaitHealth polls until the wave before is healthy. Its timeout is a timer of the workflow, so the wait survives
+// everything and costs nothing.
+func (s *sync) awaitHealth(ctx workflow.Context, wave activities.PlannedWave, in activities.WaveInput) error {
+	summary := fmt.Sprintf("wave %d: wait for wave %d to be healthy", wave.Number, wave.After)
+	s.wait(summary)
+	looking, stop := workflow.WithCancel(ctx)
+	defer stop()
+	options := s.option(summary, fmt.Sprintf("await-wave-%d", wave.Number), time.Minute)
+	options.ScheduleToCloseTimeout = 0
+	look := workflow.ExecuteActivity(workflow.WithActivityOptions(looking, options), act.AwaitWave, in)
+	if wave.Timeout == 0 {
+		return look.Get(ctx, nil)
+	}
+	timing, stopTimer := workflow.WithCancel(ctx)
+	defer stopTimer()
+	timer := workflow.NewTimerWithOptions(timing, wave.Timeout, workflow.TimerOptions{Summary: summary + ": timeout"})
+	var err error
+	late := false
+	selector := workflow.NewSelector(ctx)
+	selector.AddFuture(look, func(f workflow.Future) { err = f.Get(ctx, nil) })
+	selector.AddFuture(timer, func(f workflow.Future) { late = f.Get(ctx, nil) == nil })
+	selector.Select(ctx)
+	if !late {
+		if ctx.Err() != nil {
+			return look.Get(ctx, nil)
+		}
+		return err
+	}
+	stop()
+	if look.Get(ctx, nil) == nil {
+		return nil
+	}
+	return timedOut(wave)
+}
+
+func timedOut(wave activities.PlannedWave) error {
+	return temporal.NewNonRetryableApplicationError(
+		fmt.Sprintf("wave %d waited for wave %d longer than its timeout of %s; status.waves says for what", wave.Number, wave.After, wave.Timeout),
+		string(release.WaveTimeout), nil)
+}
+
+// runHook runs a hook until it has ended, and again as often as its retries say.
+func (s *sync) runHook(ctx workflow.Context, phase string, hook activities.PlannedHook) error {
+	var err error
+	for try := int32(1); try <= hook.Retries+1; try++ {
+		s.enter(phase + " hook " + hook.Name)
+		err = s.tryHook(ctx, activities.HookInput{Sync: s.plan.Sync, Phase: phase, Hook: hook, Try: try})
+		if err == nil || ctx.Err() != nil || reasonOf(err) != string(release.HookFailed) {
+			return err
+		}
+	}
+	return err
+}
+
+// tryHook runs one try, bounded by the hook's timeout.
+func (s *sync) tryHook(ctx workflow.Context, in activities.HookInput) error {
+	prefix := "pre-sync-"
+	if in.Phase == "postSync" {
+		prefix = "post-sync-"
+	}
+	id := fmt.Sprintf("%s%s-%d", prefix, in.Hook.Name, in.Try)
+	options := s.option(fmt.Sprintf("%s hook %s", in.Phase, in.Hook.Name), id, time.Minute)
+	options.ScheduleToCloseTimeout = in.Hook.Timeout
+	err := callOnly(ctx, options, act.RunHook, in)
+	if temporal.IsTimeoutError(err) {
+		return temporal.NewNonRetryableApplicationError(
+			fmt.Sprintf("%s hook %q did not end within its timeout of %s", in.Phase, in.Hook.Name, in.Hook.Timeout),
+			string(release.HookFailed), nil)
+	}
+	return err
+}
+
+// call runs an activity with the types of its method.
+func call[In, Out any](ctx workflow.Context, options workflow.ActivityOptions, activity func(context.Context, In) (Out, error), in In) (Out, error) {
+	var out Out
+	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), activity, in).Get(ctx, &out)
+	return out, err
+}
+
+// callOnly runs an activity that has no result.
+func callOnly[In any](ctx workflow.Context, options workflow.ActivityOptions, activity func(context.Context, In) error, in In) error {
+	return workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), activity, in).Get(ctx, nil)
+}
+
+// option is how every step is run. A worker's death is no failure of the Release, so attempts are unlimited, and only
+// Waiting and Interrupted are retried at all: faults of the world are retried inside an attempt (D22).
+func (s *sync) option(summary, id string, attempt time.Duration) workflow.ActivityOptions {
+	return workflow.ActivityOptions{
+		ActivityID:             id,
+		Summary:                summary,
+		StartToCloseTimeout:    attempt,
+		ScheduleToCloseTimeout: max(time.Hour, 2*attempt),
+		HeartbeatTimeout:       s.heartbeat,
+		WaitForCancellation:    true,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval:    500 * time.Millisecond,
+			BackoffCoefficient: 2,
+			MaximumInterval:    10 * time.Second,
+			NonRetryableErrorTypes: []string{
+				string(release.Unappliable), string(release.DeployFailed), string(release.PruneFailed),
+				string(release.RenderFailed), string(release.HookFailed), string(release.Superseded),
+				activities.Refused, activities.Fenced, "PanicError", "payloadSizeError",
+			},
+		},
+	}
+}
+
+// fencedBy reads the SyncRef out of a failed PrepareSync: set once it had taken the fence.
+func fencedBy(err error) activities.SyncRef {
+	var failure *temporal.ApplicationError
+	var ref activities.SyncRef
+	if errors.As(err, &failure) && failure.HasDetails() && failure.Details(&ref) != nil {
+		return activities.SyncRef{}
+	}
+	return ref
+}
+
+// reasonOf is the reason that an error gives the Release.
+func reasonOf(err error) string {
+	var failure *temporal.ApplicationError
+	if errors.As(err, &failure) && known(failure.Type()) {
+		return failure.Type()
+	}
+	return string(release.DeployFailed)
+}
+
+func known(kind string) bool {
+	switch kind {
+	case string(release.Unappliable), string(release.DeployFailed), string(release.PruneFailed), string(release.RenderFailed),
+		string(release.HookFailed), string(release.WaveTimeout), string(release.Superseded), activities.Refused, activities.Fenced:
+		return true
+	}
+	return false
+}
+
+// messageOf is the message of the application error, or says which step timed out.
+func messageOf(err error) string {
+	var failure *temporal.ApplicationError
+	if errors.As(err, &failure) {
+		return failure.Message()
+	}
+	var step *temporal.ActivityError
+	var timeout *temporal.TimeoutError
+	if errors.As(err, &step) && errors.As(err, &timeout) {
+		if timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_CLOSE {
+			return fmt.Sprintf("step %s did not end in time, on any worker", step.ActivityID())
+		}
+		return fmt.Sprintf("step %s: %s", step.ActivityID(), timeout.Error())
+	}
+	return err.Error()
+}
+
+// success is one line about a sync that succeeded.
+func (s *sync) success() string {
+	parts := []string{fmt.Sprintf("applied %d objects of render %s", s.plan.Objects, release.ShortDigest(s.plan.Sync.Digest))}
+	if s.result.Pruned > 0 {
+		parts = append(parts, fmt.Sprintf("pruned %d", s.result.Pruned))
+	}
+	if s.result.HookFailed != "" {
+		parts = append(parts, s.result.HookFailed)
+	}
+	return strings.Join(parts, "; ")
+}
