@@ -20,6 +20,7 @@ import (
 	"convoy.dev/convoy/internal/teststack"
 	"convoy.dev/convoy/workflows"
 
+	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
@@ -36,13 +37,17 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	kube "sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
 )
+
+// sharedQueue is the task queue of the shared worker: several test processes may use one stack.
+var sharedQueue = fmt.Sprintf("convoy-e2e-%d", os.Getpid())
 
 // patience bounds every wait. It is only ever used up by a failure.
 const patience = 90 * time.Second
 
-// shared is what all tests of the package use together: the clients, the CRDs, and one worker on task queue "convoy".
+// shared is what all tests of the package use together: the clients, the CRDs, and one worker.
 var shared struct {
 	once     sync.Once
 	err      error
@@ -72,12 +77,13 @@ func newWorld(t *testing.T) *world {
 	require.NoError(t, shared.err)
 	return &world{
 		T: t, ns: teststack.Namespace(t, shared.cfg), kube: shared.kube, temporal: shared.temporal,
-		info: info, cfg: shared.cfg, taskQueue: "convoy",
+		info: info, cfg: shared.cfg, taskQueue: sharedQueue,
 	}
 }
 
 func setUp(info teststack.Info) error {
 	shared.info = info
+	ctrllog.SetLogger(logr.Discard())
 	var err error
 	if shared.cfg, err = restConfig(info.Kubeconfig); err != nil {
 		return err
@@ -96,7 +102,7 @@ func setUp(info teststack.Info) error {
 	if err != nil {
 		return err
 	}
-	shared.worker, err = startWorker(info, "convoy")
+	shared.worker, err = startWorker(info, sharedQueue)
 	return err
 }
 
@@ -183,7 +189,7 @@ func startWorkerAt(kubeconfig, temporalAddress, taskQueue string, args ...string
 // worker starts a worker for this test alone: the world's syncs go to it from now on.
 func (w *world) worker(args ...string) *workerProcess {
 	w.Helper()
-	if w.taskQueue == "convoy" {
+	if w.taskQueue == sharedQueue {
 		w.taskQueue = "convoy-" + w.ns
 	}
 	process, err := startWorker(w.info, w.taskQueue, args...)

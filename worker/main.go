@@ -11,7 +11,9 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 func main() {
@@ -33,6 +35,7 @@ func run(ctx context.Context, args []string, env func(string) string) error {
 		return err
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: cfg.logLevel}))
+	ctrllog.SetLogger(logr.FromSlogHandler(log.Handler()))
 	w, err := newWorker(ctx, cfg, log)
 	if err != nil {
 		return err

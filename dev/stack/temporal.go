@@ -88,7 +88,7 @@ func newTemporalServer(opts temporalOptions, logFile string) (temporal.Server, e
 		return nil, err
 	}
 	logger := fatalOnStderr{
-		Logger:  log.NewZapLogger(log.BuildZapLogger(log.Config{Level: "warn", OutputFile: logFile})),
+		Logger:  log.NewZapLogger(log.BuildZapLogger(log.Config{Level: "info", OutputFile: logFile})),
 		logFile: logFile,
 	}
 	authorizer, err := authorization.GetAuthorizerFromConfig(&conf.Global.Authorization)

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"convoy.dev/convoy/api/v1alpha1"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var noon = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+
+func before(d time.Duration) metav1.Time { return metav1.NewTime(noon.Add(-d)) }
+
+func beforeP(d time.Duration) *metav1.Time {
+	at := before(d)
+	return &at
+}
+
+const (
+	digestA = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+	digestB = "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+)
+
+// waitingRelease waits at wave 1 after a success of another render.
+func waitingRelease() *v1alpha1.Release {
+	rel := &v1alpha1.Release{}
+	rel.Namespace, rel.Name, rel.Generation = "team-a", "shop", 4
+	rel.Spec.ClusterRef = &v1alpha1.ClusterReference{Name: "prod-eu"}
+	secret := "stringData: {password: hunter2}"
+	rel.Spec.Source.Inline = &secret
+	rel.Status = v1alpha1.ReleaseStatus{
+		ObservedGeneration: 3,
+		Conditions: []metav1.Condition{
+			{Type: "Applied", Status: "False", Reason: "WaitingForWave", Message: "wave 1 waits for wave 0", LastTransitionTime: before(90 * time.Second)},
+			{Type: "Reconciling", Status: "True", Reason: "WaitingForWave", Message: "waiting for wave 0\nto be healthy", LastTransitionTime: before(90 * time.Second)},
+			{Type: "Stalled", Status: "False", Reason: "WaitingForWave", LastTransitionTime: before(time.Hour)},
+		},
+		LastAttempted: &v1alpha1.Attempt{
+			Digest: digestB, Revision: "v2", StartedAt: before(2 * time.Minute), Result: v1alpha1.ResultRunning, Force: true, RequestedBy: "alice",
+			WorkflowID: "sync:team-a:shop", RunID: "run-2",
+		},
+		LastSuccessful: &v1alpha1.Success{Digest: digestA, Revision: "v1", FinishedAt: before(26 * time.Hour)},
+		Waves: []v1alpha1.WaveStatus{
+			{Wave: 0, Phase: v1alpha1.WaveApplied, Objects: 12, Applied: 12, StartedAt: beforeP(110 * time.Second), FinishedAt: beforeP(100 * time.Second)},
+			{Wave: 1, Phase: v1alpha1.WaveWaiting, Objects: 3, StartedAt: beforeP(100 * time.Second), BlockedByTotal: 23,
+				BlockedBy: []v1alpha1.Blocker{{Object: "Deployment shop/web", Message: "1/3\x1b[31m available", Since: before(95 * time.Second)}}},
+		},
+		WavesTotal: 5,
+		Hooks:      []v1alpha1.HookStatus{{Name: "migrate", Phase: "preSync", Result: "Succeeded", Digest: digestB, FinishedAt: before(112 * time.Second)}},
+		Unverified: []string{"Foo shop/f: the cluster does not know the kind yet"}, UnverifiedTotal: 1,
+		Orphaned: []string{"ConfigMap shop/old"}, OrphanedTotal: 30,
+		Terminating: []string{"PersistentVolumeClaim shop/data (finalizers: kubernetes.io/pvc-protection)"}, TerminatingTotal: 1,
+		History: []v1alpha1.HistoryEntry{{Digest: digestA, Revision: "v1", FirstAppliedAt: before(50 * time.Hour), LastAppliedAt: before(26 * time.Hour),
+			Result: v1alpha1.ResultSucceeded, RunID: "run-1"}},
+	}
+	return rel
+}
+
+const waitingPage = `Release     team-a/shop -> prod-eu
+Applied     False, WaitingForWave, for 90s (since 2026-11-30T11:58:30Z)
+            wave 1 waits for wave 0
+Doing       waiting for wave 0
+            to be healthy
+Changed     the Release is at generation 4, and the last sync was of generation 3
+Attempted   Running, started 2m ago (2026-11-30T11:58:00Z)
+            render bbbbbbbbbbbb, revision v2, asked for by alice, forced
+Succeeded   26h ago (2026-11-29T10:00:00Z)
+            render aaaaaaaaaaaa, revision v1
+
+Waves (2 of 5)
+  WAVE   PHASE     APPLIED   STARTED    TOOK
+  0      Applied   12/12     110s ago   10s
+  1      Waiting   0/3       100s ago   -
+
+Wave 1 waits for (1 of 23)
+  Deployment shop/web: 1/3[31m available (for 95s)
+
+Hooks
+  PHASE     HOOK      RESULT      RENDER         ENDED      MESSAGE
+  preSync   migrate   Succeeded   bbbbbbbbbbbb   112s ago
+
+Unverified by the dry run
+  Foo shop/f: the cluster does not know the kind yet
+
+Left the inventory, stay on the cluster (1 of 30)
+  ConfigMap shop/old
+
+Pruned, held by finalizers
+  PersistentVolumeClaim shop/data (finalizers: kubernetes.io/pvc-protection)
+
+History
+  RENDER         REVISION   APPLIED    LAST      ASKED BY   RUN
+  aaaaaaaaaaaa   v1         2d2h ago   26h ago   -          run-1
+
+In Temporal
+  workflow sync:team-a:shop, run run-2
+  temporal workflow show --workflow-id sync:team-a:shop --run-id run-2
+`
+
+func TestStatusTellsTheWholeStory(t *testing.T) {
+	var out bytes.Buffer
+	printStatus(&out, waitingRelease(), noon)
+	require.Equal(t, waitingPage, out.String())
+}
+
+func TestStatusOfAFailedReleaseSaysThatAPersonIsNeeded(t *testing.T) {
+	rel := waitingRelease()
+	rel.Status.Conditions = []metav1.Condition{
+		{Type: "Applied", Status: "False", Reason: "Unappliable", Message: "the target cluster rejects 1 object", LastTransitionTime: before(time.Minute)},
+		{Type: "Stalled", Status: "True", Reason: "Unappliable"},
+	}
+	rel.Status.LastAttempted.Result, rel.Status.LastAttempted.Reason = v1alpha1.ResultFailed, "Unappliable"
+	rel.Status.LastAttempted.FinishedAt = beforeP(time.Minute)
+	rel.Status.LastSuccessful = nil
+	var out bytes.Buffer
+	printStatus(&out, rel, noon)
+	require.Contains(t, out.String(), "Stalled     it needs a person")
+	require.Contains(t, out.String(), "Attempted   Failed (Unappliable), started 2m ago (2026-11-30T11:58:00Z), took 1m0s")
+	require.Contains(t, out.String(), "Succeeded   never")
+	require.NotContains(t, out.String(), "Doing")
+}
+
+func TestStatusBeforeTheFirstSyncSaysHowToBegin(t *testing.T) {
+	rel := &v1alpha1.Release{}
+	rel.Namespace, rel.Name = "team-a", "shop"
+	var out bytes.Buffer
+	printStatus(&out, rel, noon)
+	require.Equal(t, "Release     team-a/shop -> control cluster\n"+
+		"Applied     not yet: no sync has begun. Start one with `convoy sync team-a/shop`\n", out.String())
+}
+
+// D10: the source may hold Secrets, so no output shows it.
+func TestStatusAsDataLeavesTheSpecOut(t *testing.T) {
+	for _, format := range []string{"json", "yaml"} {
+		var out bytes.Buffer
+		require.NoError(t, encode(&out, format, plainStatus(waitingRelease())))
+		require.NotContains(t, out.String(), "hunter2")
+		require.Contains(t, out.String(), digestA)
+		if format == "json" {
+			var read v1alpha1.Release
+			require.NoError(t, json.Unmarshal(out.Bytes(), &read))
+			require.Equal(t, waitingRelease().Status.LastSuccessful.Digest, read.Status.LastSuccessful.Digest)
+		}
+	}
+}
+
+func TestInventoryMarksWhatIsPending(t *testing.T) {
+	inv := &v1alpha1.ReleaseInventory{Spec: v1alpha1.InventorySpec{
+		Objects: []v1alpha1.ObjectRecord{{Kind: "Namespace", Name: "shop"}, {Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}},
+		Pending: []v1alpha1.ObjectRecord{{Kind: "ConfigMap", Namespace: "shop", Name: "new"}},
+	}}
+	var out bytes.Buffer
+	printInventory(&out, inv)
+	require.Equal(t, `GROUP   KIND         NAMESPACE   NAME   STATE
+-       Namespace    -           shop   applied
+apps    Deployment   shop        web    applied
+-       ConfigMap    shop        new    pending
+`, out.String())
+}
