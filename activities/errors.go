@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"convoy.dev/convoy/internal/release"
@@ -102,5 +103,5 @@ func shorten(message string) string {
 	if len(message) <= messageLimit {
 		return message
 	}
-	return message[:messageLimit] + "…"
+	return strings.ToValidUTF8(message[:messageLimit], "") + "…"
 }

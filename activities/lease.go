@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -31,6 +32,7 @@ type lease struct {
 
 	mu        sync.Mutex
 	confirmed time.Time
+	lost      bool // the server said so: another attempt runs, or the workflow has ended
 	progress  Progress
 	kick      chan struct{}
 }
@@ -45,11 +47,11 @@ func (a *Activities) underLease(ctx context.Context, step string, do func(contex
 	}
 	l := &lease{
 		runs: a.runs, token: info.TaskToken, valid: timeout / 2, every: timeout / 5, now: a.now,
-		progress: Progress{Step: step}, kick: make(chan struct{}, 1),
+		progress: Progress{Step: step, Job: seenJob(ctx)}, kick: make(chan struct{}, 1),
 	}
 	leased, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if err := l.beat(leased); err != nil {
+	if err := l.confirm(leased, func(*Progress) {}); err != nil {
 		return a.leaseEnd(ctx, err)
 	}
 	beating := make(chan struct{})
@@ -61,10 +63,24 @@ func (a *Activities) underLease(ctx context.Context, step string, do func(contex
 	cause := context.Cause(leased)
 	cancel(nil)
 	<-beating
-	if err != nil && cause != nil {
+	switch {
+	case err == nil:
+		return nil
+	case cause != nil:
 		return a.leaseEnd(ctx, cause)
+	case endsLease(err):
+		return a.leaseEnd(ctx, err)
+	case l.guard() != nil: // whatever the step makes of it, its last request was not allowed to start
+		return ErrLeaseLost
 	}
 	return err
+}
+
+// endsLease reports whether an error is the server's word that the step has to stop. Any other failure of a beat says
+// nothing, and the next one may be heard.
+func endsLease(err error) bool {
+	return temporal.IsCanceledError(err) || errors.Is(err, ErrLeaseLost) ||
+		errors.Is(err, activity.ErrActivityPaused) || errors.Is(err, activity.ErrActivityReset)
 }
 
 // leaseEnd turns the cause of a lease's end into the error of the step. A cancellation is reported to the SDK through
@@ -98,8 +114,7 @@ func (l *lease) run(ctx context.Context, cancel context.CancelCauseFunc, stoppin
 		err := l.beat(ctx)
 		switch {
 		case err == nil:
-		case temporal.IsCanceledError(err), errors.Is(err, ErrLeaseLost),
-			errors.Is(err, activity.ErrActivityPaused), errors.Is(err, activity.ErrActivityReset):
+		case endsLease(err):
 			cancel(err)
 			return
 		case l.guard() != nil:
@@ -118,25 +133,31 @@ func (l *lease) beat(ctx context.Context) error {
 	beatCtx, cancel := context.WithTimeout(ctx, l.valid)
 	defer cancel()
 	err := l.runs.Beat(beatCtx, l.token, progress)
-	if err != nil {
-		return err
-	}
 	l.mu.Lock()
-	if sent.After(l.confirmed) {
+	defer l.mu.Unlock()
+	if errors.Is(err, ErrLeaseLost) {
+		l.lost = true
+	}
+	if err == nil && sent.After(l.confirmed) {
 		l.confirmed = sent
 	}
-	l.mu.Unlock()
-	return nil
+	return err
 }
 
 // guard is the guard of the step's context.
 func (l *lease) guard() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.now().Sub(l.confirmed) >= l.valid {
+	if l.lost || elapsed(l.confirmed, l.now()) >= l.valid {
 		return ErrLeaseLost
 	}
 	return nil
+}
+
+// elapsed is the longer of what two clocks say: the monotonic one stands still while a machine sleeps, and the wall
+// clock may be set back.
+func elapsed(from, to time.Time) time.Duration {
+	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
 }
 
 // record changes the progress record that the next beat carries.
@@ -146,8 +167,13 @@ func (l *lease) record(change func(*Progress)) {
 	change(&l.progress)
 }
 
-// confirm sends the progress record now and waits until the server has it.
+// confirm sends the progress record now and waits until the server has it. A step that needs a confirmed beat and does
+// not get it has lost touch.
 func (l *lease) confirm(ctx context.Context, change func(*Progress)) error {
 	l.record(change)
-	return l.beat(ctx)
+	err := l.beat(ctx)
+	if err == nil || endsLease(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %s", ErrLeaseLost, err.Error())
 }

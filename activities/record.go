@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"errors"
+	"time"
 
 	"convoy.dev/convoy/api/v1alpha1"
 	"convoy.dev/convoy/internal/release"
@@ -12,14 +13,22 @@ import (
 // S30, D33). Once another sync has begun it writes nothing (D35).
 //
 // Idempotent: a second write finds the same attempt finished.
-// Fails with: DeployFailed when the control cluster is out of reach.
+// Fails with: Waiting while the control cluster is out of reach: an end that is not recorded would leave the Release
+// running in the eyes of everybody.
 // Heartbeat: the step's name.
 func (a *Activities) RecordSync(ctx context.Context, in Outcome) error {
 	_, err := perform(ctx, a, "record", release.DeployFailed, func(ctx context.Context, _ *lease) (struct{}, error) {
-		return struct{}{}, a.recordSync(ctx, in)
+		err := a.recordSync(ctx, in)
+		if err != nil && ctx.Err() == nil {
+			err = &waitError{message: "the end of the sync is not recorded yet: " + shorten(err.Error()), after: recordAgain}
+		}
+		return struct{}{}, err
 	})
 	return err
 }
+
+// recordAgain is the pause before a record that failed is tried again.
+const recordAgain = 5 * time.Second
 
 func (a *Activities) recordSync(ctx context.Context, in Outcome) error {
 	rel, err := a.fenced(ctx, in.Sync)

@@ -461,3 +461,6 @@ func (w *world) history(run client.WorkflowRun) []string {
 	}
 	return events
 }
+
+// syncOf is the input of a plain sync.
+func syncOf(name string) workflows.SyncInput { return workflows.SyncInput{Name: name} }

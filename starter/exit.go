@@ -41,7 +41,7 @@ const helpExitCodes = `The exit code says what happened.
   0    done; diff: the next sync changes nothing
   1    diff: the next sync changes something
   2    the command line is wrong
-  3    the Release, its kind, or an object that it needs is not there
+  3    the Release is not there, or convoy's kinds are not installed
   4    Temporal or a cluster cannot be reached
   5    anything else; the message says what
 

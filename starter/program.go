@@ -20,7 +20,6 @@ import (
 
 // program is one run of the command line.
 type program struct {
-	stdin          io.Reader
 	stdout, stderr io.Writer
 	env            environment
 	now            func() time.Time
@@ -62,7 +61,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	// The libraries' own logs would stand in between the output; what matters comes back as an error.
 	klog.SetLogger(logr.Discard())
 	ctrllog.SetLogger(logr.Discard())
-	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, env: env, now: time.Now}
+	p := &program{stdout: stdout, stderr: stderr, env: env, now: time.Now}
 	root := p.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -87,7 +86,7 @@ const longHelp = `convoy keeps Kubernetes clusters in the state that your render
 
 A Release says what to deploy and where. A sync sends its objects to the cluster, wave by wave, with Server-Side
 Apply, and then prunes what an earlier sync brought and the manifests no longer hold. Syncs run as Temporal workflows,
-so they survive restarts and can be looked at at any time.`
+so they survive restarts, and anyone can look at them.`
 
 const examples = `  # once for each cluster that holds Releases: the kinds, and Temporal's search attributes
   convoy install

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"time"
 
@@ -40,7 +39,7 @@ func (p *program) dialTemporal(ctx context.Context) (*temporal, error) {
 		options.Namespace = client.DefaultNamespace
 	}
 	// The default logger would write to the standard output.
-	options.Logger = sdklog.NewStructuredLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	options.Logger = sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))
 	dialing, cancel := context.WithTimeout(ctx, dialFor)
 	defer cancel()
 	c, err := client.DialContext(dialing, options)

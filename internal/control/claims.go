@@ -64,7 +64,10 @@ func (c *Client) changedInventories(ctx context.Context) ([]types.NamespacedName
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ReleaseInventoryList"))
 	for {
-		if err := c.client.List(ctx, list, client.Limit(10*pageSize), client.Continue(list.Continue)); err != nil {
+		err := retry(ctx, func() error {
+			return c.client.List(ctx, list, client.Limit(10*pageSize), client.Continue(list.Continue))
+		})
+		if err != nil {
 			return nil, fmt.Errorf("list ReleaseInventories: %w", err)
 		}
 		for i := range list.Items {
@@ -89,7 +92,7 @@ func (c *Client) changedInventories(ctx context.Context) ([]types.NamespacedName
 func (c *Client) reread(ctx context.Context, keys []types.NamespacedName) error {
 	for _, key := range keys {
 		inv := &v1alpha1.ReleaseInventory{}
-		err := c.client.Get(ctx, key, inv)
+		err := retry(ctx, func() error { return c.client.Get(ctx, key, inv) })
 		if apierrors.IsNotFound(err) {
 			delete(c.claims, key)
 			continue
@@ -105,7 +108,10 @@ func (c *Client) reread(ctx context.Context, keys []types.NamespacedName) error 
 func (c *Client) relist(ctx context.Context) error {
 	list := &v1alpha1.ReleaseInventoryList{}
 	for {
-		if err := c.client.List(ctx, list, client.Limit(pageSize), client.Continue(list.Continue)); err != nil {
+		err := retry(ctx, func() error {
+			return c.client.List(ctx, list, client.Limit(pageSize), client.Continue(list.Continue))
+		})
+		if err != nil {
 			return fmt.Errorf("list ReleaseInventories: %w", err)
 		}
 		for i := range list.Items {
@@ -135,7 +141,7 @@ func (c *Client) keep(inv *v1alpha1.ReleaseInventory) {
 func (c *Client) Disclaim(ctx context.Context, from types.NamespacedName, moved map[release.ObjectRef]bool) error {
 	for {
 		inv := &v1alpha1.ReleaseInventory{}
-		err := c.client.Get(ctx, from, inv)
+		err := retry(ctx, func() error { return c.client.Get(ctx, from, inv) })
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -152,7 +158,7 @@ func (c *Client) Disclaim(ctx context.Context, from types.NamespacedName, moved 
 			return nil
 		}
 		inv.Spec.Objects = kept
-		err = c.client.Update(ctx, inv)
+		err = retry(ctx, func() error { return c.client.Update(ctx, inv) })
 		if apierrors.IsConflict(err) {
 			continue
 		}

@@ -64,7 +64,7 @@ func (g guard) RoundTrip(req *http.Request) (*http.Response, error) {
 // Release reads a Release. It fails with release.ErrNotFound when there is none.
 func (c *Client) Release(ctx context.Context, namespace, name string) (*v1alpha1.Release, error) {
 	rel := &v1alpha1.Release{}
-	err := c.client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, rel)
+	err := retry(ctx, func() error { return c.client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, rel) })
 	if apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("Release %s/%s: %w", namespace, name, release.ErrNotFound)
 	}
@@ -84,7 +84,7 @@ func (c *Client) PatchStatus(ctx context.Context, rel *v1alpha1.Release, mutate 
 	if same(before.Status, rel.Status) {
 		return nil
 	}
-	err := c.client.Status().Patch(ctx, rel, patch, client.FieldOwner("convoy"))
+	err := retry(ctx, func() error { return c.client.Status().Patch(ctx, rel, patch, client.FieldOwner("convoy")) })
 	if apierrors.IsConflict(err) {
 		return fmt.Errorf("status of Release %s/%s: %w", rel.Namespace, rel.Name, release.ErrConflict)
 	}

@@ -19,7 +19,7 @@ func (c *Client) Kubeconfig(ctx context.Context, rel *v1alpha1.Release) ([]byte,
 	}
 	key := types.NamespacedName{Namespace: rel.Namespace, Name: rel.Spec.ClusterRef.Name}
 	cluster := &v1alpha1.Cluster{}
-	err := c.client.Get(ctx, key, cluster)
+	err := retry(ctx, func() error { return c.client.Get(ctx, key, cluster) })
 	if apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("spec.clusterRef of Release %s/%s names Cluster %q, which is not in namespace %s: create it",
 			rel.Namespace, rel.Name, key.Name, key.Namespace)
@@ -32,7 +32,9 @@ func (c *Client) Kubeconfig(ctx context.Context, rel *v1alpha1.Release) ([]byte,
 		ref.Key = "kubeconfig"
 	}
 	secret := &corev1.Secret{}
-	err = c.client.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: ref.Name}, secret)
+	err = retry(ctx, func() error {
+		return c.client.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: ref.Name}, secret)
+	})
 	if apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("Cluster %s: its kubeconfigSecretRef names Secret %q, which is not there: create it", key, ref.Name)
 	}

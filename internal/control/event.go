@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strings"
 	"time"
 
 	"convoy.dev/convoy/api/v1alpha1"
@@ -19,7 +20,7 @@ import (
 func (c *Client) Event(ctx context.Context, rel *v1alpha1.Release, key, eventType, reason, message string, now time.Time) error {
 	sum := sha256.Sum256([]byte(string(rel.UID) + "\x00" + key + "\x00" + reason))
 	if len(message) > 1024 {
-		message = message[:1021] + "..."
+		message = strings.ToValidUTF8(message[:1021], "") + "..."
 	}
 	at := metav1.NewTime(now)
 	event := &corev1.Event{

@@ -17,7 +17,9 @@ import (
 // resourceVersion, owned by the Release, that SaveInventory creates.
 func (c *Client) Inventory(ctx context.Context, rel *v1alpha1.Release) (*v1alpha1.ReleaseInventory, error) {
 	inv := &v1alpha1.ReleaseInventory{}
-	err := c.client.Get(ctx, types.NamespacedName{Namespace: rel.Namespace, Name: rel.Name}, inv)
+	err := retry(ctx, func() error {
+		return c.client.Get(ctx, types.NamespacedName{Namespace: rel.Namespace, Name: rel.Name}, inv)
+	})
 	if apierrors.IsNotFound(err) {
 		return newInventory(rel), nil
 	}
@@ -49,12 +51,12 @@ func (c *Client) SaveInventory(ctx context.Context, inv *v1alpha1.ReleaseInvento
 	if inv.Spec.Objects == nil {
 		inv.Spec.Objects = []v1alpha1.ObjectRecord{}
 	}
-	var err error
-	if inv.ResourceVersion == "" {
-		err = c.client.Create(ctx, inv)
-	} else {
-		err = c.client.Update(ctx, inv)
-	}
+	err := retry(ctx, func() error {
+		if inv.ResourceVersion == "" {
+			return c.client.Create(ctx, inv)
+		}
+		return c.client.Update(ctx, inv)
+	})
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("ReleaseInventory %s/%s: %w", inv.Namespace, inv.Name, release.ErrConflict)
 	}

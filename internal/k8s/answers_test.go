@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"convoy.dev/convoy/internal/release"
 )
@@ -277,4 +279,74 @@ webhooks:
 	require.Equal(t, 500, failure.Code)
 	require.Equal(t, "InternalError", failure.Reason)
 	require.Equal(t, "dead.example.test", failure.Webhook)
+}
+
+func TestApply_D7_terminating_definition_is_an_accident(t *testing.T) {
+	s := newServer(t)
+	definition, obj := s.object(replace(crd, "FIELDS", "")), s.object(lamp)
+	session := s.cluster.Session(SessionOptions{RenderCRDs: s.lampKinds()})
+	_, err := session.Apply(t.Context(), definition, global(definition))
+	require.NoError(t, err)
+	held := s.object(replace(lamp, "namespace: NS", "namespace: NS, finalizers: [convoy.dev/test]"))
+	s.apply(session, held)
+	t.Cleanup(func() { s.dropFinalizers(held) })
+	s.delete(definition)
+	fresh := s.object(replace(lamp, "name: l,", "name: fresh,"))
+	failure := s.refusal(fresh)
+	t.Log(failure, failure.Fields)
+	require.Equal(t, release.Accident, failure.Class)
+	require.Equal(t, 403, failure.Code)
+	s.dropFinalizers(obj)
+}
+
+// A server limit: convoy's entry in managedFields is in a version that the definition no longer has.
+func TestDryRun_D7_version_that_was_removed_is_a_verdict(t *testing.T) {
+	s := newServer(t)
+	const two = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: doors.NS.example.test}
+spec:
+  group: NS.example.test
+  scope: Namespaced
+  names: {kind: Door, listKind: DoorList, plural: doors, singular: door}
+  versions:
+  - {name: v1beta1, served: true, storage: false, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {a: {type: string}}}}}}}
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {a: {type: string}, access: {type: string, default: open}}}}}}}
+`
+	definition := s.object(two)
+	s.deleteLater(definition)
+	session := s.cluster.Session(SessionOptions{})
+	_, err := session.Apply(t.Context(), definition, global(definition))
+	require.NoError(t, err)
+	require.NoError(t, session.AwaitEstablished(t.Context(), []string{definition.Name}))
+	const door = "{apiVersion: NS.example.test/v1beta1, kind: Door, metadata: {name: d, namespace: NS}, spec: {a: b}}"
+	s.apply(session, s.object(door))
+
+	// Case 08: the newer version has a defaulted field.
+	newer := s.object(replace(door, "v1beta1", "v1"))
+	_, err = session.DryRun(t.Context(), newer, ref(newer))
+	failure := failureOf(t, err)
+	require.Equal(t, release.Verdict, failure.Class)
+	require.Contains(t, failure.Message, ".spec.access: field not declared in schema")
+
+	one := s.content(two)
+	versions, _, _ := unstructured.NestedSlice(one.Object, "spec", "versions")
+	require.NoError(t, unstructured.SetNestedSlice(one.Object, versions[1:], "spec", "versions"))
+	live := s.live(definition)
+	one.SetResourceVersion(live.GetResourceVersion())
+	_, err = s.client(definition).Update(t.Context(), one, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	var texts []string
+	s.eventually("the older version is gone", func() bool {
+		_, err = session.DryRun(t.Context(), newer, ref(newer))
+		if failure = asFailure(err); failure != nil {
+			texts = append(texts, failure.Error())
+		}
+		return failure == nil || failure.Message != ".spec.access: field not declared in schema"
+	})
+	t.Log(unique(texts))
+	if failure != nil {
+		require.Equal(t, release.Verdict, failure.Class)
+	}
 }

@@ -145,10 +145,14 @@ func scopeMismatch(ref release.ObjectRef, mapping Mapping) *release.Failure {
 	}
 }
 
-// documentFor is the document to send: obj.JSON as it stands, unless the namespace differs (S14, D4). Then only the
-// members of metadata are put together anew; every other byte, number and list stays.
+// documentFor is the document to send: obj.JSON as it stands, unless the namespace differs (S14, D4) or the object is
+// bare. Then only the members of metadata are put together anew; every other byte, number and list stays.
+//
+// A bare object gets empty labels and annotations. They change nothing of it, but convoy owns them: without an entry in
+// managedFields it would look made by somebody else, and be lost to the prune (D13, D17). Both, because who sets the
+// first label takes the empty map over.
 func documentFor(obj *release.Object, ref release.ObjectRef) ([]byte, error) {
-	if obj.Namespace == ref.Namespace {
+	if obj.Namespace == ref.Namespace && !obj.Bare {
 		return obj.JSON, nil
 	}
 	var document, metadata map[string]json.RawMessage
@@ -165,6 +169,9 @@ func documentFor(obj *release.Object, ref release.ObjectRef) ([]byte, error) {
 			return nil, fmt.Errorf("%s: namespace: %w", ref, err)
 		}
 		metadata["namespace"] = namespace
+	}
+	if obj.Bare {
+		metadata["labels"], metadata["annotations"] = json.RawMessage("{}"), json.RawMessage("{}")
 	}
 	var err error
 	if document["metadata"], err = encode(metadata); err != nil {

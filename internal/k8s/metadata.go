@@ -48,6 +48,7 @@ func liveObject(ref release.ObjectRef, meta *metav1.ObjectMeta) *release.Live {
 		Ref:             ref,
 		UID:             string(meta.UID),
 		ResourceVersion: meta.ResourceVersion,
+		Generation:      meta.Generation,
 		Annotations:     meta.Annotations,
 		Labels:          meta.Labels,
 		OwnedByConvoy:   ownEntry(meta) != nil,

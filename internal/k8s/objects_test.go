@@ -141,12 +141,21 @@ func TestApply_D11_defines_a_kind_and_uses_it_in_one_session(t *testing.T) {
 	require.Equal(t, "red", color)
 }
 
-func TestApply_D11_denial_ends_after_the_grace(t *testing.T) {
+// A definition that somebody installs while convoy tries (case 18).
+func TestApply_D11_kind_that_comes_a_moment_later(t *testing.T) {
 	s := newServer(t)
-	obj := s.object(lamp)
-	session := s.cluster.Session(SessionOptions{RenderCRDs: s.lampKinds(), RetryFor: time.Second})
-	_, err := session.Apply(t.Context(), obj, ref(obj))
-	require.Equal(t, release.UnknownKind, failureOf(t, err).Class)
+	definition, obj := s.object(replace(crd, "FIELDS", "")), s.object(lamp)
+	s.deleteLater(definition)
+	session := s.cluster.Session(SessionOptions{RenderCRDs: s.lampKinds()})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := session.Apply(t.Context(), obj, ref(obj))
+		ended <- err
+	}()
+	s.eventually("convoy meets the unknown kind", func() bool { return len(s.requests.take()) > 2 })
+	_, err := s.impatient().Apply(t.Context(), definition, global(definition))
+	require.NoError(t, err)
+	require.NoError(t, <-ended)
 }
 
 func TestAwaitEstablished_D11_waits_for_discovery(t *testing.T) {
@@ -365,14 +374,20 @@ func TestDelete_D17_D18_outcomes(t *testing.T) {
 		"service":            {service, Deletion{Gone: true}, 1},
 		"job, background":    {job, Deletion{Gone: true}, 1},
 		"held by finalizers": {"{apiVersion: v1, kind: ConfigMap, metadata: {name: held, namespace: NS, finalizers: [convoy.dev/a, convoy.dev/b]}}", Deletion{Terminating: true, Finalizers: []string{"convoy.dev/a", "convoy.dev/b"}}, 1},
-		"pod":                {"{apiVersion: v1, kind: ServiceAccount, metadata: {name: sa, namespace: NS}}", Deletion{Gone: true}, 1},
+		"service account":    {"{apiVersion: v1, kind: ServiceAccount, metadata: {name: sa, namespace: NS}}", Deletion{Gone: true}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			obj := s.object(c.manifest)
 			s.apply(session, obj)
-			live := s.read(ref(obj))
-			s.requests.take()
-			got, err := session.Delete(t.Context(), live, metav1.DeletePropagationBackground)
+			var live *release.Live
+			var got Deletion
+			var err error
+			s.eventually("no controller writes in between", func() bool {
+				live = s.read(ref(obj))
+				s.requests.take()
+				got, err = session.Delete(t.Context(), live, metav1.DeletePropagationBackground)
+				return !errors.Is(err, ErrChanged)
+			})
 			require.NoError(t, err)
 			require.Equal(t, c.want, got)
 			require.Len(t, s.requests.take(), c.requests)
@@ -463,8 +478,6 @@ func TestGuard_D16_stops_every_request(t *testing.T) {
 	ctx := release.WithGuard(t.Context(), func() error { return lost })
 	session := s.cluster.Session(SessionOptions{})
 	obj := s.object(configMap)
-	hook := &unstructured.Unstructured{}
-	_ = hook
 	live := &release.Live{Ref: ref(obj), UID: "u", ResourceVersion: "1"}
 	for name, call := range map[string]func() error{
 		"identity":  func() error { _, err := s.cluster.Identity(ctx); return err },

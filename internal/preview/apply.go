@@ -3,6 +3,7 @@ package preview
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"convoy.dev/convoy/internal/k8s"
 	"convoy.dev/convoy/internal/release"
@@ -52,19 +53,29 @@ func (l *look) dryRun(ctx context.Context) error {
 // differences compares the objects that the dry run says would change. It is asked again because its word errs to the
 // side of change right after an apply.
 func (l *look) differences(ctx context.Context, answers []release.Applied, failures map[int]*release.Failure) (map[int]Difference, error) {
+	var mu sync.Mutex
+	var first error
 	out := map[int]Difference{}
+	var workers sync.WaitGroup
+	slots := make(chan struct{}, inFlight)
 	for i, answer := range answers {
 		if failures[i] != nil || answer.Created || !answer.Changed {
 			continue
 		}
 		item := l.plan.Items[i]
-		difference, err := l.whole.Difference(ctx, item.Object, item.Ref)
-		if err != nil {
-			return nil, err
-		}
-		out[i] = difference
+		slots <- struct{}{}
+		workers.Go(func() {
+			defer func() { <-slots }()
+			difference, err := l.whole.Difference(ctx, item.Object, item.Ref)
+			mu.Lock()
+			defer mu.Unlock()
+			if out[i] = difference; err != nil && first == nil {
+				first = err
+			}
+		})
 	}
-	return out, nil
+	workers.Wait()
+	return out, first
 }
 
 // judge sorts the failures, by the item that they are about (D7, D8).

@@ -62,7 +62,7 @@ func Judge(plan *Plan, failures map[int]*Failure, crdChanged func(schema.GroupKi
 }
 
 func rejection(item Item, failure *Failure, hint string) Rejection {
-	if hint == "" {
+	if hint == "" && !strings.Contains(failure.Message, "; hint: ") {
 		hint = knownHint(failure)
 	}
 	return Rejection{item.Ref, item.Index, item.Object.Place, failure.Error(), hint}
@@ -263,11 +263,8 @@ func immutableFields(f *Failure) string {
 	return strings.Join(fields[:min(len(fields), 5)], ", ")
 }
 
-// Bounds of a message about many objects (D9, D35).
-const (
-	maxEntryBytes   = 400
-	maxMessageBytes = 12 << 10
-)
+// maxMessageBytes bounds a message about many objects (D9, D35): below what Temporal keeps of a failure.
+const maxMessageBytes = 3600
 
 // RejectionMessage tells which objects the target cluster rejects, and why: the first `limit` of them by name, in the
 // order of the render, and the total (D9). The first line stands on its own.
@@ -282,32 +279,45 @@ func AccidentMessage(j Judgement, limit int) string {
 	return listFailures(head, j.Accidents, limit)
 }
 
+// listFailures shares the room among the objects it names: what short entries leave is for those after them, so a few
+// rejections are told in full, and of many each keeps its name and the start and end of its reason.
 func listFailures(head string, all []Rejection, limit int) string {
-	var b strings.Builder
-	b.WriteString(head)
-	for i, r := range all {
-		entry := r.String()
-		if i >= limit || b.Len()+len(entry) > maxMessageBytes {
-			fmt.Fprintf(&b, "\n… and %d more", len(all)-i)
-			break
-		}
-		if i > 0 {
-			b.WriteString("\n")
-		}
-		b.WriteString(entry)
+	named := min(limit, len(all))
+	entries := make([]string, named)
+	room := maxMessageBytes - len(head)
+	for i := range entries {
+		entries[i] = all[i].within(room / (named - i))
+		room -= len(entries[i])
 	}
-	return b.String()
+	text := head + strings.Join(entries, "\n")
+	if more := len(all) - named; more > 0 {
+		text += fmt.Sprintf("\n… and %d more", more)
+	}
+	return text
 }
 
-// String is the object, its place, what the API server said, and what to do.
-func (r Rejection) String() string {
+// leastReason is how much of the API server's reason is kept, however little room there is.
+const leastReason = 60
+
+// within is the object, its place, what the API server said, and what to do, in about so many bytes. The hint goes
+// first, then the middle of the reason: "spec.template: Invalid value: {…}: field is immutable".
+func (r Rejection) within(room int) string {
 	head := r.Ref.String()
 	if place := r.Place.String(); place != "" {
 		head += " (" + place + ")"
 	}
-	out := head + ": " + clip(r.Message, maxEntryBytes)
-	if r.Hint != "" {
-		out += " — " + clip(r.Hint, maxEntryBytes)
+	head += ": "
+	if hint := " — " + r.Hint; r.Hint != "" && len(head)+len(r.Message)+len(hint) <= room {
+		return head + r.Message + hint
 	}
-	return out
+	return head + clipMiddle(r.Message, max(room-len(head), leastReason))
+}
+
+// clipMiddle cuts a text to a number of bytes, at characters, and keeps its end.
+func clipMiddle(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	tail := n / 3
+	return strings.ToValidUTF8(s[:n-tail], "") + " … " + strings.ToValidUTF8(s[len(s)-tail:], "")
 }

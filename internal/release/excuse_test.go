@@ -127,6 +127,21 @@ func TestRejectionMessage(t *testing.T) {
 	require.Equal(t, "the target cluster rejects 1 object: ConfigMap team-a/settings (shop.yaml, document 1, line 1): .spec.color: field not declared in schema (HTTP 500)", RejectionMessage(one, 20))
 }
 
+// D9: the end of the API server's reason says most; it stays, for one object (case 04) and for many.
+func TestRejectionMessageKeepsTheEnd(t *testing.T) {
+	reason := strings.Repeat("x", 900) + ": field is immutable"
+	one := Judgement{Rejections: []Rejection{{Ref: refs("c0")[0], Message: reason, Hint: "delete it"}}}
+	require.Equal(t, "the target cluster rejects 1 object: ConfigMap default/c0: "+reason+" — delete it", RejectionMessage(one, 20))
+
+	var many Judgement
+	for i := range 60 {
+		many.Rejections = append(many.Rejections, Rejection{Ref: refs(fmt.Sprintf("c%d", i))[0], Message: reason, Hint: "delete it"})
+	}
+	message := RejectionMessage(many, 20)
+	require.Equal(t, 20, strings.Count(message, ": field is immutable"))
+	require.Less(t, len(message), 3800)
+}
+
 // D9: known causes get a hint.
 func TestHints(t *testing.T) {
 	for _, c := range []struct {

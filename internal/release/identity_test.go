@@ -1,6 +1,8 @@
 package release
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -161,4 +163,16 @@ func TestOrderOfApplication(t *testing.T) {
 	require.Equal(t, []Wave{{-2147483648, 0, 1}, {0, 1, 3}, {5, 4, 1}, {2147483647, 5, 1}}, plan.Waves)
 	require.Equal(t, 5, plan.Items[0].Index)
 	require.Equal(t, "z", plan.InWave(plan.Waves[1])[0].Ref.Name)
+}
+
+// D3, D35: many clashes are listed up to 20, with the total; no content is shown (D10).
+func TestManyClashes(t *testing.T) {
+	var text strings.Builder
+	for i := range 30 {
+		fmt.Fprintf(&text, "---\n{apiVersion: v1, kind: Secret, metadata: {name: s%d}, stringData: {k: hush}}\n---\n{apiVersion: v1, kind: Secret, metadata: {name: s%d}, stringData: {k: other}}\n", i, i)
+	}
+	_, err := Locate(parse(t, text.String()), core)
+	require.ErrorContains(t, err, "Secret default/s19 stands twice")
+	require.ErrorContains(t, err, "\n… and 10 more")
+	require.NotContains(t, err.Error(), "hush")
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"regexp"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -71,6 +72,33 @@ func foldStringData(o *Object, m map[string]any) (fault string) {
 	}
 	sort.Strings(wrong)
 	return fmt.Sprintf("%s: values of stringData must be strings, quote them: %s", o, strings.Join(wrong, ", "))
+}
+
+// isBare reports whether an object sets no field beside its identity.
+func isBare(m map[string]any) bool {
+	metadata, _ := m["metadata"].(map[string]any)
+	return !setsFields(m, "apiVersion", "kind", "metadata") && !setsFields(metadata, "name", "namespace")
+}
+
+func setsFields(m map[string]any, except ...string) bool {
+	for key, value := range m {
+		if !slices.Contains(except, key) && setsField(value) {
+			return true
+		}
+	}
+	return false
+}
+
+// setsField reports whether a value makes its manager own a field. A null and an empty map do, an empty list need not.
+func setsField(value any) bool {
+	switch value := value.(type) {
+	case map[string]any:
+		return len(value) == 0 || setsFields(value)
+	case []any:
+		return slices.ContainsFunc(value, setsField)
+	default:
+		return true
+	}
 }
 
 func rawAnnotations(m map[string]any) map[string]any {

@@ -61,6 +61,9 @@ type Object struct {
 	Annotations map[string]string
 	// JSON is the canonical document: what the digest covers, what is stored, and what is sent, apart from S14.
 	JSON json.RawMessage
+	// Bare: the document sets no field beside its identity, as a plain Namespace or ServiceAccount does. For such an
+	// apply the API server keeps no entry in managedFields, unless something is added to it (D13, D17).
+	Bare bool
 	// Place is where it stands in the source; the zero Place for a render from the store.
 	Place Place
 }

@@ -230,7 +230,7 @@ func newObject(m map[string]any) (Object, []string) {
 	if fault != "" {
 		faults = append(faults, fmt.Sprintf("%s: %s", &object, fault))
 	}
-	object.Wave, object.Annotations = wave, annotations(m)
+	object.Wave, object.Annotations, object.Bare = wave, annotations(m), isBare(m)
 	object.JSON = canonical(m)
 	return object, faults
 }

@@ -170,6 +170,7 @@ func (c *Cache) buildAll(ctx context.Context, builds []Build) error {
 		return err
 	}
 	defer unlock()
+	c.removeAbandoned()
 	for i, build := range builds {
 		if exists(build.Output) { // built by whoever held the lock before
 			continue
@@ -179,6 +180,14 @@ func (c *Cache) buildAll(ctx context.Context, builds []Build) error {
 		}
 	}
 	return nil
+}
+
+// removeAbandoned removes what a killed build has left. Nobody else is building while the lock is held.
+func (c *Cache) removeAbandoned() {
+	abandoned, _ := filepath.Glob(filepath.Join(c.Dir, "bin", ".building-*"))
+	for _, folder := range abandoned {
+		_ = os.RemoveAll(folder)
+	}
 }
 
 // buildOne compiles into a folder beside the final one and renames it, so that a path that exists is a whole program.

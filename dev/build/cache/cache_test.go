@@ -164,9 +164,13 @@ func TestAFailedBuildLeavesNothingBehind(t *testing.T) {
 	if len(left)+len(hidden) > 0 {
 		t.Errorf("left %v %v", left, hidden)
 	}
+	write(t, filepath.Join(dir, "bin", ".building-1", "kwok"), "half of it, by a killed process")
 	next := &compiler{}
 	ensure(t, newCache(t, dir, dev, next))
-	if got := strings.Join(next.built, " "); got != "kwok temporal devstack" {
+	if exists(filepath.Join(dir, "bin", ".building-1")) {
+		t.Error("what a killed build has left is still there")
+	}
+	if got := strings.Join(next.built, " "); got != "kwok devstack temporal" {
 		t.Errorf("the next call built %q", got)
 	}
 }

@@ -27,7 +27,7 @@ type Program struct {
 // kubernetesModule is the pin of everything that carries the Kubernetes version inside.
 const kubernetesModule = "k8s.io/kubernetes"
 
-// Programs returns every program of the stack, in building order: the short ones first where it costs nothing.
+// Programs returns every program of the stack, in building order: one that shares compiled packages with another comes after it.
 func Programs() []Program {
 	kubernetes := func(name string) Program {
 		return Program{Name: name, Module: "kubernetes", Package: kubernetesModule + "/cmd/" + name, Pin: kubernetesModule}
@@ -39,8 +39,8 @@ func Programs() []Program {
 		kubernetes("kube-controller-manager"),
 		kubernetes("kube-scheduler"),
 		{Name: "kwok", Module: "kwok", Package: "sigs.k8s.io/kwok/cmd/kwok", Pin: "sigs.k8s.io/kwok"},
-		{Name: "temporal", Module: "temporal", Package: "github.com/temporalio/cli/cmd/temporal", Pin: "github.com/temporalio/cli"},
 		{Name: "devstack", Module: "stack", Package: ".", Pin: "go.temporal.io/server", Sources: true},
+		{Name: "temporal", Module: "temporal", Package: "github.com/temporalio/cli/cmd/temporal", Pin: "github.com/temporalio/cli"},
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -96,19 +95,13 @@ func (r *run) product(ctx context.Context) (err error) {
 		say("the logs of the stack and its audit log are in %s", folder)
 	}()
 	say("starting the embedded stack")
-	s, err := stack.Start(ctx, r.root, "--ui=false", "--log-dir", filepath.Join(folder, "logs"), "--audit-log", filepath.Join(folder, "audit.log"))
+	endpoints := filepath.Join(folder, "endpoints.json")
+	s, err := stack.Start(ctx, r.root, "--ui=false", "--endpoints", endpoints,
+		"--log-dir", filepath.Join(folder, "logs"), "--audit-log", filepath.Join(folder, "audit.log"))
 	if err != nil {
 		return err
 	}
 	defer s.Stop()
-	endpoints := filepath.Join(folder, "endpoints.json")
-	line, err := json.Marshal(s.Endpoints)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(endpoints, line, 0o600); err != nil {
-		return err
-	}
 	return r.test(ctx, ".", strings.Fields(r.packages), []string{"CONVOY_TEST_STACK=" + endpoints})
 }
 

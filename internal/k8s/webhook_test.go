@@ -1,0 +1,71 @@
+package k8s
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"convoy.dev/convoy/internal/release"
+)
+
+// denyingWebhook serves an admission webhook that answers every request with this HTTP code of its own choice, and
+// registers it for the ConfigMaps and Secrets of the test's namespace.
+func (s *server) denyingWebhook(code int) {
+	s.t.Helper()
+	hook := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var review struct {
+			Request struct {
+				UID string `json:"uid"`
+			} `json:"request"`
+		}
+		_ = json.NewDecoder(r.Body).Decode(&review)
+		_, _ = fmt.Fprintf(w, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":%q,"allowed":false,"status":{"code":%d,"message":"hunter2 is weak"}}}`, review.Request.UID, code)
+	}))
+	s.t.Cleanup(hook.Close)
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hook.Certificate().Raw})
+	s.createGlobal(fmt.Sprintf(`
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: NS-deny}
+webhooks:
+- name: deny.example.test
+  clientConfig: {url: %q, caBundle: %s}
+  rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps, secrets]}]
+  namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NS}}
+  sideEffects: None
+  admissionReviewVersions: [v1]
+`, hook.URL, base64.StdEncoding.EncodeToString(authority)))
+}
+
+// refusal waits until the dry run of obj is refused.
+func (s *server) refusal(obj *release.Object) *release.Failure {
+	s.t.Helper()
+	var failure *release.Failure
+	s.eventually("the object is refused", func() bool {
+		_, err := s.impatient().DryRun(s.t.Context(), obj, ref(obj))
+		failure = asFailure(err)
+		return failure != nil
+	})
+	return failure
+}
+
+func TestDryRun_D7_webhook_denial_is_a_verdict_whatever_its_4xx(t *testing.T) {
+	s := newServer(t)
+	s.denyingWebhook(http.StatusTooManyRequests)
+	failure := s.refusal(s.object(configMap))
+	require.Equal(t, release.Verdict, failure.Class)
+	require.Equal(t, http.StatusTooManyRequests, failure.Code)
+	require.Equal(t, "deny.example.test", failure.Webhook)
+	require.Contains(t, failure.Message, "hunter2 is weak")
+
+	failure = s.refusal(s.object("{apiVersion: v1, kind: Secret, metadata: {name: a, namespace: NS}, data: {a: YQ==}}"))
+	require.Equal(t, release.Verdict, failure.Class)
+	require.NotContains(t, failure.Message, "hunter2", "D10")
+	require.Contains(t, failure.Message, "an admission webhook denied the request")
+}
