@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"convoy.dev/convoy/internal/release"
 )
@@ -29,18 +31,25 @@ func (s *server) denyingWebhook(code int) {
 	}))
 	s.t.Cleanup(hook.Close)
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hook.Certificate().Raw})
-	s.createGlobal(fmt.Sprintf(`
+	manifest := fmt.Sprintf(`
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingWebhookConfiguration
 metadata: {name: NS-deny}
 webhooks:
 - name: deny.example.test
-  clientConfig: {url: %q, caBundle: %s}
+  clientConfig: {url: %q}
   rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps, secrets]}]
   namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NS}}
   sideEffects: None
   admissionReviewVersions: [v1]
-`, hook.URL, base64.StdEncoding.EncodeToString(authority)))
+`, hook.URL)
+	content := s.content(manifest) // the bundle is set apart: NS would be replaced in it
+	webhooks, _, _ := unstructured.NestedSlice(content.Object, "webhooks")
+	webhooks[0].(map[string]any)["clientConfig"].(map[string]any)["caBundle"] = base64.StdEncoding.EncodeToString(authority)
+	require.NoError(s.t, unstructured.SetNestedSlice(content.Object, webhooks, "webhooks"))
+	_, err := s.client(s.object(manifest)).Create(s.t.Context(), content, metav1.CreateOptions{})
+	require.NoError(s.t, err)
+	s.deleteLater(s.object(manifest))
 }
 
 // refusal waits until the dry run of obj is refused.

@@ -116,7 +116,7 @@ var (
 	yamlRepeated = regexp.MustCompile(`^key (.*) already set in map$`)
 	yamlQuoted   = regexp.MustCompile("`[^`]*`|'[^']*'")
 	// yamlHarmless are messages of the parser that quote its own grammar and nothing of the document.
-	yamlHarmless = regexp.MustCompile(`^(did not find expected|could not find expected|mapping values are not allowed|found (a tab )?character that cannot start|found unexpected|found a tab|found invalid|found unknown escape|control characters|block |a second document|exceeded max depth|invalid |while )`)
+	yamlHarmless = regexp.MustCompile(`^(did not find expected|could not find expected|mapping values are not allowed|found (a tab )?character that cannot start|found unexpected|found a tab|found invalid|found unknown escape|control characters|block |a second document|exceeded max depth)`)
 )
 
 // yamlMessage is what the YAML parser says, without values of the document, and the line in the chunk.
@@ -133,7 +133,7 @@ func yamlMessage(err error, start int) (int, string) {
 		return line, repeatedKey(strings.Trim(m[1], `"`))
 	}
 	if !yamlHarmless.MatchString(message) {
-		message = yamlQuoted.ReplaceAllString(message, "…")
+		message, _, _ = strings.Cut(yamlQuoted.ReplaceAllString(message, "…"), ": ")
 	}
 	return line, message
 }
