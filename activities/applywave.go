@@ -67,7 +67,7 @@ func (w *waveApply) run(ctx context.Context, l *lease) (ApplyWaveResult, error) 
 		}
 	}
 	applyErr := w.apply(ctx, l)
-	if err := w.close(ctx, applyErr); err != nil {
+	if err := w.close(ctx, l, applyErr); err != nil {
 		return ApplyWaveResult{}, err
 	}
 	return ApplyWaveResult{Applied: len(w.applied), Changed: w.changed}, nil
@@ -196,13 +196,15 @@ func (w *waveApply) explain(err error, item release.Item, done int) error {
 }
 
 // close writes the union and the wave's status, whatever the end was (S20). After a cancellation it takes a context of
-// its own; its guard stays, so a worker that lost its lease writes nothing and leaves the pending list as it is.
-func (w *waveApply) close(ctx context.Context, applyErr error) error {
+// its own; its guard stays, so a worker that lost its lease writes nothing and leaves the pending list as it is. A
+// context ends alike when the workflow cancels the step and when it is terminated, so one more beat tells which.
+func (w *waveApply) close(ctx context.Context, l *lease, applyErr error) error {
 	phase := v1alpha1.WaveApplied
 	if applyErr != nil {
 		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
 		ctx, phase = detached, v1alpha1.WaveFailed
+		_ = l.beat(ctx) // what it says is in the guard
 		if errors.Is(applyErr, context.Canceled) {
 			phase = v1alpha1.WaveApplying
 		}

@@ -124,7 +124,8 @@ func (l *lease) run(ctx context.Context, cancel context.CancelCauseFunc, stoppin
 	}
 }
 
-// beat sends one heartbeat with the whole progress record and waits for the answer.
+// beat sends one heartbeat with the whole progress record and waits for the answer. An order to stop confirms the
+// lease too: the workflow waits for the step's end.
 func (l *lease) beat(ctx context.Context) error {
 	l.mu.Lock()
 	progress := l.progress
@@ -135,10 +136,11 @@ func (l *lease) beat(ctx context.Context) error {
 	err := l.runs.Beat(beatCtx, l.token, progress)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if errors.Is(err, ErrLeaseLost) {
+	switch {
+	case errors.Is(err, ErrLeaseLost):
 		l.lost = true
-	}
-	if err == nil && sent.After(l.confirmed) {
+	case err != nil && !endsLease(err):
+	case sent.After(l.confirmed):
 		l.confirmed = sent
 	}
 	return err

@@ -37,6 +37,8 @@ type Prepared struct {
 	Sync    SyncRef `json:"sync"`
 	Cluster string  `json:"cluster,omitempty"` // name of the Cluster, empty for the control cluster
 	Objects int     `json:"objects"`
+	// Orphans is how many records of the inventory the render does not hold: with none there is nothing to prune.
+	Orphans int `json:"orphans,omitempty"`
 	// Waves in the order of application.
 	Waves    []PlannedWave        `json:"waves,omitempty"`
 	Prune    v1alpha1.PrunePolicy `json:"prune,omitzero"`

@@ -36,6 +36,8 @@ type preparation struct {
 	info activity.Info
 	rel  *v1alpha1.Release
 	ref  SyncRef
+	// orphans is how many records the render does not hold.
+	orphans int
 	// unsure: an earlier attempt or sync may have left a request in flight.
 	unsure bool
 }
@@ -221,6 +223,7 @@ func (p *preparation) settle(ctx context.Context, st *step) error {
 		}
 		recorded = release.Union(recorded, found)
 	}
+	p.orphans = len(release.Minus(recorded, st.plan.Refs()))
 	if len(pending) == 0 && !(p.unsure && inv.ResourceVersion != "") {
 		return nil
 	}
@@ -332,7 +335,7 @@ func (p *preparation) warn(ctx context.Context, warnings []string) {
 func (p *preparation) prepared(st *step) Prepared {
 	spec := p.rel.Spec
 	out := Prepared{
-		Sync: p.ref, Objects: len(st.plan.Items), Prune: spec.SyncPolicy.Prune, HasStore: p.store != nil,
+		Sync: p.ref, Objects: len(st.plan.Items), Orphans: p.orphans, Prune: spec.SyncPolicy.Prune, HasStore: p.store != nil,
 		PreSync:  p.plannedHooks("preSync", spec.Hooks.PreSync),
 		PostSync: p.plannedHooks("postSync", spec.Hooks.PostSync),
 	}

@@ -75,7 +75,10 @@ func TestBudget_requests_of_a_sync(t *testing.T) {
 	w.release("budget", mixedObjects(w.ns, objects), nil)
 	since := w.mark()
 	w.succeeds("budget")
-	sent := of(w.allRequests(since), user)
+	// What other tests' Releases list is read once for each change there, and is no part of this sync.
+	sent := filter(of(w.allRequests(since), user), func(r request) bool {
+		return r.Resource != "releaseinventories" || r.Verb != "get" || r.Namespace == w.ns
+	})
 	require.Len(t, dryRuns(sent), objects)
 	require.LessOrEqual(t, len(sent), 2*objects+overhead, "requests: %v", said(filter(sent, func(r request) bool {
 		return r.Namespace != w.ns || r.isBookkeeping() || !r.isWrite()

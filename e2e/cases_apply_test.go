@@ -88,7 +88,8 @@ func TestCase_06_admission_policy_says_no(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	const name = "06-admission-policy-says-no"
-	w.byHand(w.caseRender(name, "before.yaml", "lab-size", w.ns))
+	w.byHand(w.caseRender(name, "before.yaml", "lab-size", w.ns, // and no other test's ConfigMaps
+		"'size' in object.data", fmt.Sprintf("'size' in object.data && object.metadata.namespace == '%s'", w.ns)))
 	w.eventually("the policy is active", func() error {
 		probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "probe"}, Data: map[string]string{"size": "9"}}
 		err := w.kube.Create(w.Context(), probe, kube.DryRunAll)
@@ -380,7 +381,8 @@ func TestCase_16_dead_aggregated_api(t *testing.T) {
 	since := w.mark()
 	message := w.fails("r", "DeployFailed")
 	w.willRetry("r", "DeployFailed")
-	require.Contains(t, message, "cannot tell now whether it knows the kind Thing."+group)
+	require.Contains(t, message, "the cluster cannot tell now whether it knows the kind Thing."+group)
+	require.Contains(t, message, "(tried for ") // inside the step first
 	require.Empty(t, said(changes(w.requests(since))))
 	require.Equal(t, "1", w.configMap("a").Data["v"])
 	require.Equal(t, []string{w.cm("a")}, w.inventory("r"))

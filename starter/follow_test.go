@@ -69,7 +69,6 @@ func TestWatchingPrintsALineForEachChange(t *testing.T) {
     1s  wave 0 applied (12/12 objects applied)
     1s  wave 1 waiting (0/4 objects applied)
     1s  wave 1 is blocked by Deployment shop/web: 1/3[31m available
-    1s  last try: 1 object is not healthy yet
     2s  step apply
     2s  wave 1 applying (2/4 objects applied)
 `, out)

@@ -83,7 +83,9 @@ func (p *progress) addStatus(status *v1alpha1.ReleaseStatus, alone bool) {
 
 // addStep adds how far the step at hand is.
 func (p *progress) addStep(step *pendingStep) {
-	p.trouble = oneLine(step.lastFailure)
+	if !slices.ContainsFunc(p.waves, func(wave waveProgress) bool { return len(wave.blockers) > 0 }) {
+		p.trouble = oneLine(step.lastFailure) // where a wave is blocked, its blockers say the same
+	}
 	if p.step == "starting" {
 		p.step = step.id
 	}

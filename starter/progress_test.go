@@ -46,7 +46,6 @@ func TestProgressIsDrawnWithBarsAndBlockers(t *testing.T) {
 		"  wave 1    [------------------------] 0/4  Waiting",
 		"            blocked by Deployment shop/web: 1/3[31m available",
 		"            and 18 more",
-		"  last try: 1 object is not healthy yet",
 	}, got)
 	got = progressOf(applyingLook()).draw("t", 0, 120, 40)
 	require.Contains(t, got, "  wave 1    [############------------] 2/4  Applying")
@@ -55,7 +54,7 @@ func TestProgressIsDrawnWithBarsAndBlockers(t *testing.T) {
 func TestProgressFitsTheTerminal(t *testing.T) {
 	got := progressOf(waitingLook()).draw("team-a/shop -> prod-eu", 0, 30, 4)
 	require.Len(t, got, 4)
-	require.Equal(t, "  … 4 more lines", got[3])
+	require.Equal(t, "  … 3 more lines", got[3])
 	for _, line := range got {
 		require.LessOrEqual(t, len([]rune(line)), 29)
 	}
@@ -71,6 +70,14 @@ func TestProgressWithoutAWorkerRestsOnTheReleaseAlone(t *testing.T) {
 	require.Equal(t, 12, got.waves[0].applied)
 
 	require.Equal(t, "starting", progressOf(look{}).step)
+}
+
+func TestProgressTellsWhyAStepIsTriedAgain(t *testing.T) {
+	l := applyingLook()
+	l.step.lastFailure = "the worker stops"
+	got := progressOf(l)
+	require.Contains(t, got.draw("t", 0, 80, 40), "  last try: the worker stops")
+	require.Contains(t, got.changes(progress{}), "last try: the worker stops")
 }
 
 func TestProgressShowsAFailedWave(t *testing.T) {
@@ -104,7 +111,6 @@ step apply: wave 1: wait for wave 0 to be healthy
 wave 0 applied (12/12 objects applied)
 wave 1 waiting (0/4 objects applied)
 wave 1 is blocked by Deployment shop/web: 1/3[31m available
-last try: 1 object is not healthy yet
 step apply
 wave 1 applying (2/4 objects applied)`), "\n"), got)
 }

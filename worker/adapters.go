@@ -34,7 +34,7 @@ func (t targets) Connect(ctx context.Context, rel *v1alpha1.Release, crds map[sc
 	if err != nil {
 		return nil, err
 	}
-	return target{cluster: cluster, Session: cluster.Session(k8s.SessionOptions{RenderCRDs: crds})}, nil
+	return target{cluster.Session(k8s.SessionOptions{RenderCRDs: crds})}, nil
 }
 
 func (t targets) cluster(ctx context.Context, rel *v1alpha1.Release) (*k8s.Cluster, error) {
@@ -53,15 +53,10 @@ func (t targets) cluster(ctx context.Context, rel *v1alpha1.Release) (*k8s.Clust
 }
 
 // target is a session in the words of the activities.
-type target struct {
-	*k8s.Session
-	cluster *k8s.Cluster
-}
-
-func (t target) Identity(ctx context.Context) (string, error) { return t.cluster.Identity(ctx) }
+type target struct{ *k8s.Session }
 
 func (t target) Scope(ctx context.Context, gvk schema.GroupVersionKind) (namespaced, known bool, err error) {
-	mapping, err := t.cluster.Resolve(ctx, gvk)
+	mapping, err := t.Resolve(ctx, gvk)
 	var failure *release.Failure
 	switch {
 	case err == nil:

@@ -161,9 +161,9 @@ func (s *sync) apply(ctx workflow.Context) error {
 }
 
 // prune deletes what the render no longer holds (S24), once every wave is applied (S23), if the Release asks for it
-// (S22).
+// (S22) and the inventory had such a record when the sync began: a sync adds none.
 func (s *sync) prune(ctx workflow.Context) error {
-	if !s.plan.Prune.Orphaned {
+	if !s.plan.Prune.Orphaned || s.plan.Orphans == 0 {
 		return nil
 	}
 	s.enter("prune")

@@ -39,7 +39,7 @@ type stage struct {
 func plan() activities.Prepared {
 	return activities.Prepared{
 		Sync:    activities.SyncRef{Namespace: "team-a", Name: "shop", UID: "u", Generation: 3, Fence: 7, Digest: "sha256:abc", Revision: "r1"},
-		Objects: 3, HasStore: true, Prune: v1alpha1.PrunePolicy{Orphaned: true},
+		Objects: 3, Orphans: 5, HasStore: true, Prune: v1alpha1.PrunePolicy{Orphaned: true},
 		Waves:    []activities.PlannedWave{{Number: -1, Objects: 1}, {Number: 2, Objects: 2}},
 		PreSync:  []activities.PlannedHook{{Name: "migrate", Timeout: time.Minute}},
 		PostSync: []activities.PlannedHook{{Name: "notify", Timeout: time.Minute}},
@@ -206,6 +206,13 @@ func TestSyncWorkflow_steps_that_are_not_asked_for(t *testing.T) {
 		s := newStage(t, p)
 		require.Equal(t, "Succeeded", s.run(SyncInput{}))
 		require.Equal(t, strings.Replace(wholeSync, "store, ", "", 1), strings.Join(s.calls, ", "))
+	})
+	t.Run("nothing to prune", func(t *testing.T) {
+		p := plan()
+		p.Orphans = 0
+		s := newStage(t, p)
+		require.Equal(t, "Succeeded", s.run(SyncInput{}))
+		require.Equal(t, strings.Replace(wholeSync, "prune, ", "", 1), strings.Join(s.calls, ", "))
 	})
 	t.Run("no prune: what leaves the inventory is named", func(t *testing.T) {
 		p := plan()

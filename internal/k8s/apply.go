@@ -59,7 +59,7 @@ func (s *Session) Apply(ctx context.Context, obj *release.Object, ref release.Ob
 func (s *Session) patchWithRetry(ctx context.Context, obj *release.Object, ref release.ObjectRef) (*metav1.ObjectMeta, release.Applied, error) {
 	var meta *metav1.ObjectMeta
 	var applied release.Applied
-	err := s.retry(ctx, s.excuses(ref), func() (err error) {
+	err := s.retry(ctx, s.excuses(ref), func(ctx context.Context) (err error) {
 		meta, applied, err = s.patch(ctx, obj, ref, false)
 		if err != nil {
 			return s.applyAfterTakeOver(ctx, obj, ref, err, &meta, &applied)
@@ -105,7 +105,9 @@ func (s *Session) resolver(obj *release.Object) func(context.Context) (Mapping, 
 // atResource calls do with the path of ref's object. When the cluster answers that this path does not exist, discovery
 // was too old: it is refreshed once. A kind that even fresh discovery does not know fails as UnknownKind with code 0,
 // one that discovery lists but the cluster does not serve as UnknownKind with code 404.
-func (s *Session) atResource(ctx context.Context, ref release.ObjectRef, resolve func(context.Context) (Mapping, error), do func(path string) (answer, error)) (answer, error) {
+func (s *Session) atResource(
+	ctx context.Context, ref release.ObjectRef, resolve func(context.Context) (Mapping, error), do func(path string) (answer, error),
+) (answer, error) {
 	for again := false; ; again = true {
 		asked := time.Now()
 		mapping, err := resolve(ctx)

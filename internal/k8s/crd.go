@@ -85,7 +85,7 @@ func (s *Session) awaitOne(ctx context.Context, name string, deadline time.Time)
 func (s *Session) whyNotEstablished(ctx context.Context, name string) (string, error) {
 	ref := release.ObjectRef{Group: crdGroup, Kind: "CustomResourceDefinition", Name: name}
 	var reply answer
-	err := s.retry(ctx, nil, func() (err error) {
+	err := s.retry(ctx, nil, func(ctx context.Context) (err error) {
 		reply, err = s.get(ctx, ref, acceptJSON)
 		return err
 	})

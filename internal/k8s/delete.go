@@ -39,7 +39,7 @@ func (s *Session) Delete(ctx context.Context, live *release.Live, propagation me
 		return Deletion{}, fmt.Errorf("%s: %w", live.Ref, err)
 	}
 	var deletion Deletion
-	err = s.retry(ctx, nil, func() (err error) {
+	err = s.retry(ctx, nil, func(ctx context.Context) (err error) {
 		deletion, err = s.deleteOnce(ctx, live, body)
 		return err
 	})

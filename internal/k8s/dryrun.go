@@ -19,7 +19,7 @@ import (
 // Fails with a *release.Failure of any class, or with the guard's or the context's error.
 func (s *Session) DryRun(ctx context.Context, obj *release.Object, ref release.ObjectRef) (release.Applied, error) {
 	var applied release.Applied
-	err := s.retry(ctx, nil, func() error {
+	err := s.retry(ctx, nil, func(ctx context.Context) error {
 		var meta *metav1.ObjectMeta
 		var err error
 		meta, applied, err = s.patch(ctx, obj, ref, true)

@@ -186,7 +186,7 @@ func acceptFor(ref release.ObjectRef, list bool) string {
 
 func (s *Session) lookAt(ctx context.Context, ref release.ObjectRef) (objects, error) {
 	var reply answer
-	err := s.retry(ctx, nil, func() (err error) {
+	err := s.retry(ctx, nil, func(ctx context.Context) (err error) {
 		reply, err = s.get(ctx, ref, acceptFor(ref, false))
 		if err != nil {
 			return absentOr(ref, err)
@@ -222,7 +222,7 @@ func (s *Session) lookThrough(ctx context.Context, sample release.ObjectRef) (ob
 	query := url.Values{"limit": {listPage}}
 	for {
 		var reply answer
-		err := s.retry(ctx, nil, func() (err error) {
+		err := s.retry(ctx, nil, func(ctx context.Context) (err error) {
 			reply, err = s.atKind(ctx, collection, func(path string) (answer, error) {
 				return s.request(ctx, collection, nil, request{
 					method: http.MethodGet, path: path, query: query, accept: acceptFor(sample, true),

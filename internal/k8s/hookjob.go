@@ -46,7 +46,7 @@ func (s *Session) CreateJob(ctx context.Context, job *batchv1.Job) (string, erro
 		return "", fmt.Errorf("%s: %w", ref, err)
 	}
 	var uid string
-	err = s.retry(ctx, nil, func() error {
+	err = s.retry(ctx, nil, func(ctx context.Context) error {
 		reply, err := s.request(ctx, ref, nil, request{
 			method: http.MethodPost, path: jobsPath(job.Namespace, ""), query: url.Values{"fieldManager": {FieldManager}},
 			accept: acceptMetadata, contentType: contentJSON, body: body,
@@ -71,7 +71,7 @@ func (s *Session) CreateJob(ctx context.Context, job *batchv1.Job) (string, erro
 func (s *Session) JobState(ctx context.Context, namespace, name string) (JobState, error) {
 	ref := jobRef(namespace, name)
 	var job *batchv1.Job
-	err := s.retry(ctx, nil, func() error {
+	err := s.retry(ctx, nil, func(ctx context.Context) error {
 		reply, err := s.request(ctx, ref, nil, request{method: http.MethodGet, path: jobsPath(namespace, name), accept: acceptJSON})
 		if failure := asFailure(err); failure != nil && failure.Code == http.StatusNotFound && failure.Class == release.Verdict {
 			return nil
@@ -129,7 +129,7 @@ func endMessage(condition batchv1.JobCondition) string {
 // propagation). Jobs that are gone or change meanwhile are no error: the next call finds them.
 func (s *Session) DeleteJobs(ctx context.Context, namespace, selector, keepUID string) error {
 	var list metav1.PartialObjectMetadataList
-	err := s.retry(ctx, nil, func() error {
+	err := s.retry(ctx, nil, func(ctx context.Context) error {
 		reply, err := s.request(ctx, jobRef(namespace, ""), nil, request{
 			method: http.MethodGet, path: jobsPath(namespace, ""), query: url.Values{"labelSelector": {selector}}, accept: acceptMetadataList,
 		})
@@ -162,7 +162,7 @@ func (s *Session) deleteJob(ctx context.Context, job *metav1.PartialObjectMetada
 	if err != nil {
 		return fmt.Errorf("%s: %w", ref, err)
 	}
-	return s.retry(ctx, nil, func() error {
+	return s.retry(ctx, nil, func(ctx context.Context) error {
 		_, err := s.request(ctx, ref, nil, request{
 			method: http.MethodDelete, path: jobsPath(job.Namespace, job.Name), accept: acceptMetadata, contentType: contentJSON, body: body,
 		})

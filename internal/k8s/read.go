@@ -25,7 +25,7 @@ func (s *Session) Read(ctx context.Context, ref release.ObjectRef) (*release.Liv
 
 func (s *Session) readMetadata(ctx context.Context, ref release.ObjectRef) (*metav1.ObjectMeta, error) {
 	var meta *metav1.ObjectMeta
-	err := s.retry(ctx, nil, func() (err error) {
+	err := s.retry(ctx, nil, func(ctx context.Context) (err error) {
 		meta, err = s.readOnce(ctx, ref)
 		return err
 	})

@@ -20,6 +20,23 @@ import (
 // requestTimeout bounds one request. An answer that has not come by then is an accident whose effect is uncertain.
 const requestTimeout = 30 * time.Second
 
+// shortestTimeout is what a request gets when hardly any budget is left for accidents.
+const shortestTimeout = 5 * time.Second
+
+type limitKey struct{}
+
+// withLimit returns a context for requests that may take this long each.
+func withLimit(ctx context.Context, limit time.Duration) context.Context {
+	return context.WithValue(ctx, limitKey{}, limit)
+}
+
+func limitOf(ctx context.Context) time.Duration {
+	if limit, ok := ctx.Value(limitKey{}).(time.Duration); ok {
+		return limit
+	}
+	return requestTimeout
+}
+
 // maxAnswer bounds what is read of one answer. The API server itself holds no object of this size.
 const maxAnswer = 64 << 20
 
@@ -63,7 +80,7 @@ type answer struct {
 //
 // It never retries.
 func (c *Cluster) send(ctx context.Context, r request) (answer, error) {
-	limited, cancel := context.WithTimeout(ctx, requestTimeout)
+	limited, cancel := context.WithTimeout(ctx, limitOf(ctx))
 	defer cancel()
 	httpRequest, err := c.newRequest(limited, r)
 	if err != nil {
@@ -117,7 +134,7 @@ func noAnswer(ctx context.Context, r request, err error) error {
 	}
 	text := cause.Error()
 	if errors.Is(err, context.DeadlineExceeded) {
-		text = fmt.Sprintf("nothing came within %s", requestTimeout)
+		text = fmt.Sprintf("nothing came within %s", limitOf(ctx).Round(time.Second))
 	}
 	return &release.Failure{
 		Class:     release.Accident,

@@ -69,6 +69,26 @@ func (c *Cluster) Session(options SessionOptions) *Session {
 	}
 }
 
+// Resolve is Cluster.Resolve with accidents retried within the session's budget (D22).
+func (s *Session) Resolve(ctx context.Context, gvk schema.GroupVersionKind) (Mapping, error) {
+	var mapping Mapping
+	err := s.retry(ctx, nil, func(ctx context.Context) (err error) {
+		mapping, err = s.cluster.Resolve(ctx, gvk)
+		return err
+	})
+	return mapping, err
+}
+
+// Identity is Cluster.Identity with accidents retried within the session's budget (D22).
+func (s *Session) Identity(ctx context.Context) (string, error) {
+	var identity string
+	err := s.retry(ctx, nil, func(ctx context.Context) (err error) {
+		identity, err = s.cluster.Identity(ctx)
+		return err
+	})
+	return identity, err
+}
+
 // answered is a failure on its way to the retry loop, with the wait that the API server asked for.
 type answered struct {
 	failure    *release.Failure
@@ -88,12 +108,14 @@ func asFailure(err error) *release.Failure {
 }
 
 // retry calls try until it ends in something else than an accident, or the session's budget is spent. excused makes
-// further failures retryable; nil excuses none. An Uncertain try stays uncertain whatever came after it.
-func (s *Session) retry(ctx context.Context, excused func(*release.Failure) bool, try func() error) error {
+// further failures retryable; nil excuses none. The context of a try bounds its requests by what is left of the budget,
+// so that an API server that hangs is noticed in time too. An Uncertain try stays uncertain whatever came after it.
+func (s *Session) retry(ctx context.Context, excused func(*release.Failure) bool, try func(context.Context) error) error {
 	var began time.Time
 	uncertain := false
 	for n := 0; ; n++ {
-		err := try()
+		start := time.Now()
+		err := try(withLimit(ctx, s.requestLimit()))
 		failure := asFailure(err)
 		if failure == nil {
 			s.recovered(began)
@@ -106,8 +128,8 @@ func (s *Session) retry(ctx context.Context, excused func(*release.Failure) bool
 			return failure
 		}
 		if began.IsZero() {
-			began = time.Now()
-			s.stumbled()
+			began = start
+			s.stumbled(start)
 		}
 		if waitErr := s.pause(ctx, n, err); waitErr != nil {
 			s.recovered(began)
@@ -163,11 +185,11 @@ func sleep(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-func (s *Session) stumbled() {
+func (s *Session) stumbled(start time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.troubled == 0 {
-		s.since = time.Now()
+		s.since = start
 	}
 	s.troubled++
 }
@@ -193,6 +215,14 @@ func (s *Session) left() time.Duration {
 		left -= time.Since(s.since)
 	}
 	return left
+}
+
+// requestLimit bounds one request: by what is left of the budget, but never so that a slow answer has no chance.
+func (s *Session) requestLimit() time.Duration {
+	if s.options.RetryFor < 0 {
+		return requestTimeout
+	}
+	return min(requestTimeout, max(s.left(), shortestTimeout))
 }
 
 // request sends r about ref and returns the answer when its code is a success, else the classified failure.

@@ -139,7 +139,7 @@ func TestSession_D22_calls_side_by_side_spend_the_budget_once(t *testing.T) {
 	session := (&Cluster{}).Session(SessionOptions{RetryFor: time.Minute})
 	began := time.Now()
 	for range 8 {
-		session.stumbled()
+		session.stumbled(began)
 	}
 	for range 8 {
 		session.recovered(began)
@@ -273,4 +273,26 @@ func TestDelete_uncertain_delete_that_took_effect(t *testing.T) {
 	got, err := cluster.Session(SessionOptions{}).Delete(t.Context(), live, metav1.DeletePropagationBackground)
 	require.NoError(t, err)
 	require.Equal(t, Deletion{Gone: true}, got)
+}
+
+func TestSession_D22_hanging_cluster_is_noticed_within_the_budget(t *testing.T) {
+	session := (&Cluster{}).Session(SessionOptions{})
+	require.Equal(t, requestTimeout, session.requestLimit())
+	session.stumbled(time.Now().Add(-requestTimeout))
+	require.LessOrEqual(t, session.requestLimit(), 10*time.Second, "30s of 40s are gone")
+	session.stumbled(time.Now())
+	require.GreaterOrEqual(t, (&Cluster{}).Session(SessionOptions{RetryFor: time.Second}).requestLimit(), shortestTimeout)
+}
+
+func TestSession_request_without_an_answer_is_uncertain(t *testing.T) {
+	blocked := make(chan struct{})
+	_, cluster := newFakeAPI(t, func(http.ResponseWriter) { <-blocked })
+	defer close(blocked)
+	_, err := cluster.Resolve(t.Context(), settings(t).GVK)
+	require.NoError(t, err)
+	_, err = cluster.send(withLimit(t.Context(), 50*time.Millisecond), request{method: http.MethodPatch, path: "/api/v1/namespaces/a/configmaps/b", accept: acceptJSON})
+	failure := failureOf(t, err)
+	require.Equal(t, release.Accident, failure.Class)
+	require.True(t, failure.Uncertain)
+	require.Contains(t, failure.Message, "gave no answer to PATCH")
 }

@@ -74,7 +74,9 @@ func (s *Session) takeOver(ctx context.Context, obj *release.Object, ref release
 // applyAfterTakeOver tries a refused apply once more after a take-over, when left-over fields may be what makes it
 // invalid (D15). Does it fail all the same, the ownership is put back: an object that convoy could not apply must not
 // bear its apply entry (D13).
-func (s *Session) applyAfterTakeOver(ctx context.Context, obj *release.Object, ref release.ObjectRef, refused error, meta **metav1.ObjectMeta, applied *release.Applied) error {
+func (s *Session) applyAfterTakeOver(
+	ctx context.Context, obj *release.Object, ref release.ObjectRef, refused error, meta **metav1.ObjectMeta, applied *release.Applied,
+) error {
 	failure := asFailure(refused)
 	if failure == nil || !mayBeLeftOver(failure) {
 		return refused
@@ -105,7 +107,9 @@ func (s *Session) applyAfterTakeOver(ctx context.Context, obj *release.Object, r
 
 // moveOwnership sends client-go's own patch for this purpose; it replaces managedFields alone and holds only while
 // the object has the same resourceVersion. Returns the metadata afterwards.
-func (s *Session) moveOwnership(ctx context.Context, obj *release.Object, ref release.ObjectRef, live *metav1.ObjectMeta, managers []string) (*metav1.ObjectMeta, error) {
+func (s *Session) moveOwnership(
+	ctx context.Context, obj *release.Object, ref release.ObjectRef, live *metav1.ObjectMeta, managers []string,
+) (*metav1.ObjectMeta, error) {
 	patch, err := csaupgrade.UpgradeManagedFieldsPatch(&metav1.PartialObjectMetadata{ObjectMeta: *live}, sets.New(managers...), FieldManager)
 	if err != nil {
 		return nil, unreadable("managedFields of "+ref.String(), err)
@@ -114,7 +118,9 @@ func (s *Session) moveOwnership(ctx context.Context, obj *release.Object, ref re
 }
 
 // putBackOwnership undoes moveOwnership.
-func (s *Session) putBackOwnership(ctx context.Context, obj *release.Object, ref release.ObjectRef, fields []metav1.ManagedFieldsEntry, moved *metav1.ObjectMeta) error {
+func (s *Session) putBackOwnership(
+	ctx context.Context, obj *release.Object, ref release.ObjectRef, fields []metav1.ManagedFieldsEntry, moved *metav1.ObjectMeta,
+) error {
 	patch, err := json.Marshal([]map[string]any{
 		{"op": "replace", "path": "/metadata/managedFields", "value": fields},
 		{"op": "replace", "path": "/metadata/resourceVersion", "value": moved.ResourceVersion},

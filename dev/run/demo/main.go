@@ -118,7 +118,7 @@ or go on by hand, in another terminal:
   convoy status %s
   kubectl get releases -A
   $EDITOR %s/*.yaml && convoy diff %s --path-root %s; convoy sync %s --wait
-`, d.ui(""), d.stack.Kubeconfig, d.stack.TemporalAddress, filepath.Join(d.folder, "bin"), filepath.Dir(d.stack.Kubectl),
+`, d.ui(""), d.stack.Kubeconfig, d.stack.TemporalAddress, filepath.Join(d.folder, "bin"), d.stack.BinDir,
 		target, d.render, target, d.folder, target)
 	<-d.ctx.Done()
 	fmt.Println("\nending")

@@ -25,6 +25,7 @@ type Endpoints struct {
 	UIURL           string `json:"uiURL"`
 	LogDir          string `json:"logDir"`
 	AuditLog        string `json:"auditLog"`
+	BinDir          string `json:"binDir"`
 }
 
 // Stack is a running stack.
