@@ -70,7 +70,7 @@ func (w *waveApply) run(ctx context.Context, l *lease) (ApplyWaveResult, error) 
 	if err := w.close(ctx, l, applyErr); err != nil {
 		return ApplyWaveResult{}, err
 	}
-	return ApplyWaveResult{Applied: len(w.applied), Changed: w.changed}, nil
+	return ApplyWaveResult{Applied: len(w.applied), Changed: w.changed, Unsure: w.attempt > 1}, nil
 }
 
 // waits reports whether the condition Applied still shows the gate that this wave has just passed.

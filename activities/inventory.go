@@ -11,14 +11,16 @@ import (
 )
 
 // WriteInventory writes the exact inventory: what this sync applied, in the order of application, and nothing else
-// (S21). Records that leave with it are protected, pruned, or, with the prune off, forgotten (D21, S25).
+// (S21). Records that leave with it are protected, pruned, or, with the prune off, forgotten (D21, S25). After an
+// attempt that may have left a request in flight what was pruned stays pending: an apply that lands late would bring it
+// back unseen, and the next sync looks (D16).
 //
 // Idempotent: nothing is written when the inventory is exact already.
 // Fails with: DeployFailed (D34).
 // Heartbeat: the step's name.
-func (a *Activities) WriteInventory(ctx context.Context, ref SyncRef) (InventoryResult, error) {
+func (a *Activities) WriteInventory(ctx context.Context, in InventoryInput) (InventoryResult, error) {
 	return perform(ctx, a, "inventory", release.DeployFailed, func(ctx context.Context, _ *lease) (InventoryResult, error) {
-		st, err := a.open(ctx, ref)
+		st, err := a.open(ctx, in.Sync)
 		if err != nil {
 			return InventoryResult{}, err
 		}
@@ -26,11 +28,11 @@ func (a *Activities) WriteInventory(ctx context.Context, ref SyncRef) (Inventory
 		if err != nil {
 			return InventoryResult{}, err
 		}
-		return a.writeExact(ctx, st, ref, uid)
+		return a.writeExact(ctx, st, in, uid)
 	})
 }
 
-func (a *Activities) writeExact(ctx context.Context, st *step, ref SyncRef, uid string) (InventoryResult, error) {
+func (a *Activities) writeExact(ctx context.Context, st *step, in InventoryInput, uid string) (InventoryResult, error) {
 	applied := st.plan.Refs()
 	for {
 		inv, err := a.control.Inventory(ctx, st.rel)
@@ -39,14 +41,19 @@ func (a *Activities) writeExact(ctx context.Context, st *step, ref SyncRef, uid 
 		}
 		recorded := release.RefsOf(inv.Spec.Objects)
 		result := InventoryResult{Objects: len(applied)}
-		for _, left := range release.Minus(recorded, applied) {
-			result.Left.add(left.String())
+		left := release.Minus(recorded, applied)
+		for _, ref := range left {
+			result.Left.add(ref.String())
 		}
-		exact := release.Equal(recorded, applied) && len(inv.Spec.Pending) == 0 && inv.Spec.ClusterUID == uid
+		var pending []release.ObjectRef
+		if in.Recheck {
+			pending = release.Union(left, release.Minus(release.RefsOf(inv.Spec.Pending), applied))
+		}
+		exact := release.Equal(recorded, applied) && release.Equal(release.RefsOf(inv.Spec.Pending), pending) && inv.Spec.ClusterUID == uid
 		if exact && inv.ResourceVersion != "" {
 			return result, nil
 		}
-		inv.Spec = v1alpha1.InventorySpec{Objects: release.Records(applied), ClusterUID: uid}
+		inv.Spec = v1alpha1.InventorySpec{Objects: release.Records(applied), Pending: release.Records(pending), ClusterUID: uid}
 		err = a.control.SaveInventory(ctx, inv)
 		if err == nil {
 			return result, nil
@@ -54,7 +61,7 @@ func (a *Activities) writeExact(ctx context.Context, st *step, ref SyncRef, uid 
 		if !errors.Is(err, release.ErrConflict) {
 			return InventoryResult{}, inventoryFailure(err)
 		}
-		if _, err := a.fenced(ctx, ref); err != nil {
+		if _, err := a.fenced(ctx, in.Sync); err != nil {
 			return InventoryResult{}, err
 		}
 	}

@@ -39,6 +39,8 @@ type Prepared struct {
 	Objects int     `json:"objects"`
 	// Orphans is how many records of the inventory the render does not hold: with none there is nothing to prune.
 	Orphans int `json:"orphans,omitempty"`
+	// Unsure: an attempt before this one may have left a request in flight (D16).
+	Unsure bool `json:"unsure,omitempty"`
 	// Waves in the order of application.
 	Waves    []PlannedWave        `json:"waves,omitempty"`
 	Prune    v1alpha1.PrunePolicy `json:"prune,omitzero"`
@@ -104,6 +106,8 @@ type WaveInput struct {
 type ApplyWaveResult struct {
 	Applied int `json:"applied"`
 	Changed int `json:"changed"`
+	// Unsure: an earlier attempt at the wave may have left a request in flight (D16).
+	Unsure bool `json:"unsure,omitempty"`
 }
 
 // HookInput runs one try of one hook.
@@ -127,6 +131,13 @@ type PruneResult struct {
 	// Kept are orphans that stay: protected, moved to another Release, or made anew by somebody else.
 	Kept        Named `json:"kept,omitzero"`
 	Terminating Named `json:"terminating,omitzero"`
+}
+
+// InventoryInput is what WriteInventory needs.
+type InventoryInput struct {
+	Sync SyncRef `json:"sync"`
+	// Recheck: records that leave the inventory stay pending, so that the next sync looks at them once more (D16).
+	Recheck bool `json:"recheck,omitempty"`
 }
 
 // InventoryResult says what the exact inventory holds.

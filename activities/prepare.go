@@ -335,7 +335,7 @@ func (p *preparation) warn(ctx context.Context, warnings []string) {
 func (p *preparation) prepared(st *step) Prepared {
 	spec := p.rel.Spec
 	out := Prepared{
-		Sync: p.ref, Objects: len(st.plan.Items), Orphans: p.orphans, Prune: spec.SyncPolicy.Prune, HasStore: p.store != nil,
+		Sync: p.ref, Objects: len(st.plan.Items), Orphans: p.orphans, Unsure: p.unsure || p.info.Attempt > 1, Prune: spec.SyncPolicy.Prune, HasStore: p.store != nil,
 		PreSync:  p.plannedHooks("preSync", spec.Hooks.PreSync),
 		PostSync: p.plannedHooks("postSync", spec.Hooks.PostSync),
 	}

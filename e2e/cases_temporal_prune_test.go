@@ -13,6 +13,7 @@ import (
 	"convoy.dev/convoy/workflows"
 
 	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	failurepb "go.temporal.io/api/failure/v1"
 	historypb "go.temporal.io/api/history/v1"
@@ -36,7 +37,7 @@ func (w *world) eventsOf(run client.WorkflowRun) []*historypb.HistoryEvent {
 // shown is an event as `temporal workflow show --output json` prints it: payloads as the JSON that they hold.
 func (w *world) shown(event *historypb.HistoryEvent) string {
 	w.Helper()
-	options := temporalproto.CustomJSONMarshalOptions{Metadata: map[string]any{"EnablePayloadShorthand": true}}
+	options := temporalproto.CustomJSONMarshalOptions{Metadata: map[string]any{commonpb.EnablePayloadShorthandMetadataKey: true}}
 	text, err := options.Marshal(event)
 	require.NoError(w, err)
 	return string(text)

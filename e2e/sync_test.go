@@ -26,6 +26,7 @@ func TestSync_two_waves_and_a_prune(t *testing.T) {
 	result := w.succeeds("shop")
 	require.Equal(t, 3, result.Objects)
 	require.Equal(t, []string{w.cm("a"), w.cm("b"), w.cm("old")}, w.inventory("shop"))
+	require.Empty(t, w.rawInventory("shop").Spec.Pending)
 	first := w.get("shop").Status
 	require.Equal(t, result.Digest, first.LastSuccessful.Digest)
 	require.Len(t, first.Waves, 2)

@@ -27,6 +27,7 @@ type sync struct {
 	outcome   activities.Outcome
 	result    SyncResult
 	status    SyncStatus
+	unsure    bool      // an attempt may have left a request in flight (D16)
 	appliedAt time.Time // when the last wave was applied
 }
 

@@ -96,7 +96,7 @@ func (s *sync) prepare(ctx workflow.Context) error {
 		s.outcome.Sync = fencedBy(err)
 		return err
 	}
-	s.plan, s.outcome.Sync = plan, plan.Sync
+	s.plan, s.outcome.Sync, s.unsure = plan, plan.Sync, plan.Unsure
 	s.result.Digest, s.result.Revision, s.result.Objects = plan.Sync.Digest, plan.Sync.Revision, plan.Objects
 	s.planWaves()
 	return nil
@@ -154,6 +154,7 @@ func (s *sync) apply(ctx workflow.Context) error {
 			return err
 		}
 		s.result.Changed += result.Changed
+		s.unsure = s.unsure || result.Unsure
 		s.appliedAt = workflow.Now(ctx)
 		s.enterWave(i, v1alpha1.WaveApplied)
 	}
@@ -182,7 +183,7 @@ func (s *sync) prune(ctx workflow.Context) error {
 func (s *sync) inventory(ctx workflow.Context) error {
 	s.enter("inventory")
 	result, err := call(ctx, s.option(fmt.Sprintf("record %d objects", s.plan.Objects), "write-inventory", 2*time.Minute),
-		act.WriteInventory, s.plan.Sync)
+		act.WriteInventory, activities.InventoryInput{Sync: s.plan.Sync, Recheck: s.unsure && s.plan.Prune.Orphaned})
 	if err != nil {
 		return err
 	}

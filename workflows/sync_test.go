@@ -33,6 +33,9 @@ type stage struct {
 	// unhealthy is how often AwaitWave looks in vain, once a day; negative: always.
 	unhealthy int
 	recorded  *activities.Outcome
+	// wave is what ApplyWave answers, and recheck what WriteInventory was asked for.
+	wave    activities.ApplyWaveResult
+	recheck bool
 }
 
 // plan is what PrepareSync answers, unless a test changes it.
@@ -50,7 +53,7 @@ func newStage(t *testing.T, prepared activities.Prepared) *stage {
 	t.Helper()
 	suite := testsuite.WorkflowTestSuite{}
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
-	s := &stage{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), t: t, fail: map[string]error{}}
+	s := &stage{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), t: t, fail: map[string]error{}, wave: activities.ApplyWaveResult{Applied: 1, Changed: 1}}
 	s.RegisterWorkflowWithOptions((&Workflows{HeartbeatTimeout: 10 * time.Second}).SyncWorkflow, workflow.RegisterOptions{Name: "SyncWorkflow"})
 	s.RegisterActivity(&activities.Activities{})
 	s.OnActivity(act.PrepareSync, mock.Anything, mock.Anything).Return(func(context.Context, activities.PrepareInput) (activities.Prepared, error) {
@@ -75,12 +78,13 @@ func newStage(t *testing.T, prepared activities.Prepared) *stage {
 		return s.play(fmt.Sprintf("wave %d delayed", in.Blocks))
 	})
 	s.OnActivity(act.ApplyWave, mock.Anything, mock.Anything).Return(func(_ context.Context, in activities.WaveInput) (activities.ApplyWaveResult, error) {
-		return activities.ApplyWaveResult{Applied: 1, Changed: 1}, s.play(fmt.Sprintf("wave %d", in.Wave))
+		return s.wave, s.play(fmt.Sprintf("wave %d", in.Wave))
 	})
 	s.OnActivity(act.PruneOrphans, mock.Anything, mock.Anything).Return(func(context.Context, activities.PruneInput) (activities.PruneResult, error) {
 		return activities.PruneResult{Deleted: 4, Kept: activities.Named{Objects: []string{"Namespace shop"}, Total: 1}}, s.play("prune")
 	})
-	s.OnActivity(act.WriteInventory, mock.Anything, mock.Anything).Return(func(context.Context, activities.SyncRef) (activities.InventoryResult, error) {
+	s.OnActivity(act.WriteInventory, mock.Anything, mock.Anything).Return(func(_ context.Context, in activities.InventoryInput) (activities.InventoryResult, error) {
+		s.recheck = in.Recheck
 		return activities.InventoryResult{Objects: 3, Left: activities.Named{Objects: []string{"ConfigMap old"}, Total: 1}}, s.play("inventory")
 	})
 	s.OnActivity(act.RecordSync, mock.Anything, mock.Anything).Return(func(_ context.Context, in activities.Outcome) error {
@@ -180,6 +184,24 @@ func TestSyncWorkflow_a_failed_prepare(t *testing.T) {
 			if s.recorded != nil {
 				require.Equal(t, int64(8), s.recorded.Sync.Fence)
 			}
+		})
+	}
+}
+
+// D16: after an attempt that may have left a request in flight, what was pruned is looked at once more.
+func TestSyncWorkflow_what_was_pruned_is_looked_at_again_after_a_lost_attempt(t *testing.T) {
+	for name, change := range map[string]func(*stage, *activities.Prepared){
+		"none was lost":    func(*stage, *activities.Prepared) {},
+		"prepare was lost": func(_ *stage, p *activities.Prepared) { p.Unsure = true },
+		"a wave was lost":  func(s *stage, _ *activities.Prepared) { s.wave.Unsure = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := plan()
+			change(&stage{}, &p)
+			s := newStage(t, p)
+			change(s, &p)
+			require.Equal(t, "Succeeded", s.run(SyncInput{}))
+			require.Equal(t, name != "none was lost", s.recheck)
 		})
 	}
 }
