@@ -171,6 +171,7 @@ func TestCase_08_new_api_version_has_a_defaulted_field(t *testing.T) {
 	message := w.isRejected("r")
 	require.Contains(t, message, "Door "+w.ns+"/d")
 	require.Contains(t, message, ".spec.access: field not declared in schema")
+	require.Contains(t, message, "this is not about a field that the render sets")
 	require.Equal(t, []string{"patch doors/d dry run 500"}, said(writes(w.requests(since))))
 	require.Equal(t, live, version(door()))
 	require.Equal(t, records, w.inventory("r"))

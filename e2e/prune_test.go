@@ -660,4 +660,3 @@ spec: {policyName: read-only-%[1]s, validationActions: [Deny], matchResources: {
 	require.Equal(t, []string{w.cm("a")}, w.inventory("r"))
 	require.Nil(t, w.configMap("b"))
 }
-

@@ -206,6 +206,9 @@ func explain(ref release.ObjectRef, status *metav1.Status, text string, failure 
 		message += fmt.Sprintf("; hint: a forced sync (force) skips the dry run, or webhook %q declares sideEffects None", failure.Webhook)
 	case strings.Contains(text, "field is immutable") && len(failure.Fields) > 0:
 		message += fmt.Sprintf("; hint: %s cannot change on a live object: delete the object or give it another name", strings.Join(failure.Fields, ", "))
+	case failure.Schema && strings.HasPrefix(text, "."):
+		message += "; hint: this is not about a field that the render sets: the object's managedFields hold an entry in another version " +
+			"of its kind, which the API server cannot compare. Keep the apiVersion that was applied before, or clear the object's metadata.managedFields"
 	case failure.Missing != nil && isRole(failure.Missing):
 		message += fmt.Sprintf("; hint: the binding refers to %s %q, which does not exist", failure.Missing.Resource, failure.Missing.Name)
 	}
