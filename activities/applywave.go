@@ -103,24 +103,49 @@ func (w *waveApply) claim(ctx context.Context) error {
 	if err := w.saveInventory(ctx, w.inv); err != nil {
 		return err
 	}
-	return w.disclaim(ctx, uid, fresh)
+	return w.settleClaims(ctx, uid, fresh)
 }
 
-// disclaim takes the records of adopted objects out of the inventories that list them.
-func (w *waveApply) disclaim(ctx context.Context, uid string, fresh []release.ObjectRef) error {
-	adopted := slices.ContainsFunc(w.items, func(item release.Item) bool {
-		return item.Object.Annotations[release.AnnotationAdopt] == "enabled"
-	})
-	if !adopted || len(fresh) == 0 {
+// settleClaims looks once more who else has the new objects: since the sync began another Release may have taken them,
+// and the wave may have waited for days. What may move here leaves the inventory that lists it; where anything may not,
+// the wave does not begin (D27). The own claim is written before the look, so of two Releases at the same time at least
+// one sees the other.
+func (w *waveApply) settleClaims(ctx context.Context, uid string, fresh []release.ObjectRef) error {
+	if len(fresh) == 0 {
 		return nil
 	}
-	claims, err := w.control.Claims(ctx, key(w.rel), uid)
+	others, err := w.control.Claims(ctx, key(w.rel), uid)
+	if err != nil || len(others) == 0 {
+		return err
+	}
+	clashes, err := w.clashes(ctx, w.rel, w.items, w.recorded, others)
 	if err != nil {
 		return err
 	}
+	if len(clashes) > 0 {
+		if err := w.withdraw(ctx, clashes); err != nil {
+			return err
+		}
+		return refuse(w.rel, clashes, fmt.Sprintf("Wave %d was not begun", w.in.Wave))
+	}
+	return w.disclaim(ctx, others, fresh)
+}
+
+// withdraw takes objects of other Releases off the pending list, so that those Releases' prunes are theirs alone.
+func (w *waveApply) withdraw(ctx context.Context, clashes []clash) error {
+	refs := make([]release.ObjectRef, len(clashes))
+	for i, c := range clashes {
+		refs[i] = c.object
+	}
+	w.inv.Spec.Pending = release.Records(release.Minus(release.RefsOf(w.inv.Spec.Pending), refs))
+	return w.saveInventory(ctx, w.inv)
+}
+
+// disclaim takes the records of adopted objects out of the inventories that list them.
+func (w *waveApply) disclaim(ctx context.Context, others claims, fresh []release.ObjectRef) error {
 	moved := map[types.NamespacedName]map[release.ObjectRef]bool{}
 	for _, ref := range fresh {
-		if owner, claimed := claims[ref]; claimed {
+		if owner, claimed := others[ref]; claimed {
 			if moved[owner] == nil {
 				moved[owner] = map[release.ObjectRef]bool{}
 			}

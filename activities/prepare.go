@@ -212,12 +212,12 @@ func (p *preparation) settle(ctx context.Context, st *step) error {
 	if err := p.checkInventory(inv, uid, st.plan, recorded, pending); err != nil {
 		return err
 	}
-	claims, err := p.checkClaims(ctx, st.plan, uid, recorded)
+	others, err := p.checkClaims(ctx, st.plan, uid, recorded, pending)
 	if err != nil {
 		return err
 	}
 	if len(pending) > 0 {
-		found, err := settlePending(ctx, st.target, pending, recorded, claims)
+		found, err := settlePending(ctx, st.target, pending, recorded, others)
 		if err != nil {
 			return err
 		}
@@ -233,10 +233,10 @@ func (p *preparation) settle(ctx context.Context, st *step) error {
 }
 
 // settlePending looks which pending objects exist and bear convoy's own apply entry: those were applied (D13).
-func settlePending(ctx context.Context, target Target, pending, recorded []release.ObjectRef, claims map[release.ObjectRef]types.NamespacedName) ([]release.ObjectRef, error) {
+func settlePending(ctx context.Context, target Target, pending, recorded []release.ObjectRef, others claims) ([]release.ObjectRef, error) {
 	var found []release.ObjectRef
 	for _, ref := range release.Minus(pending, recorded) {
-		if _, taken := claims[ref]; taken {
+		if _, taken := others[ref]; taken {
 			continue
 		}
 		live, err := target.Read(ctx, ref)
@@ -267,60 +267,21 @@ func (p *preparation) checkInventory(inv *v1alpha1.ReleaseInventory, uid string,
 	return release.CheckSize(release.Union(recorded, pending), release.Minus(plan.Refs(), recorded))
 }
 
-// checkClaims refuses a render that brings objects of another Release, unless they may be taken over (D27).
-func (p *preparation) checkClaims(ctx context.Context, plan *release.Plan, uid string, recorded []release.ObjectRef) (map[release.ObjectRef]types.NamespacedName, error) {
-	fresh := release.Minus(plan.Refs(), recorded)
-	if len(fresh) == 0 {
+// checkClaims refuses a render that brings objects of another Release, unless they may be taken over (D27). It returns
+// what others have, where that matters.
+func (p *preparation) checkClaims(ctx context.Context, plan *release.Plan, uid string, recorded, pending []release.ObjectRef) (claims, error) {
+	if len(pending) == 0 && len(release.Minus(plan.Refs(), recorded)) == 0 {
 		return nil, nil
 	}
-	claims, err := p.control.Claims(ctx, key(p.rel), uid)
-	if err != nil || len(claims) == 0 {
-		return claims, err
-	}
-	var refused []string
-	for i := range plan.Items {
-		item := plan.Items[i]
-		owner, claimed := claims[item.Ref]
-		if !claimed || release.Contains(recorded, item.Ref) {
-			continue
-		}
-		allowed, err := p.mayAdopt(ctx, item, owner)
-		if err != nil {
-			return nil, err
-		}
-		if !allowed {
-			refused = append(refused, fmt.Sprintf("%s belongs to Release %s", item.Ref, owner))
-		}
-	}
-	if len(refused) == 0 {
-		return claims, nil
-	}
-	sort.Strings(refused)
-	total := len(refused)
-	if total > listLimit {
-		refused = append(refused[:listLimit], fmt.Sprintf("and %d more", total-listLimit))
-	}
-	return nil, release.Problemf(release.RenderFailed,
-		"%s. Nothing was applied. To move an object here, annotate it with %s: enabled; from another namespace that Release also has to carry %s: %s/%s",
-		strings.Join(refused, "; "), release.AnnotationAdopt, release.AnnotationHandOver, p.rel.Namespace, p.rel.Name)
-}
-
-// mayAdopt decides whether an object of another Release may move here (D27).
-func (p *preparation) mayAdopt(ctx context.Context, item release.Item, owner types.NamespacedName) (bool, error) {
-	if item.Object.Annotations[release.AnnotationAdopt] != "enabled" {
-		return false, nil
-	}
-	if owner.Namespace == p.rel.Namespace {
-		return true, nil
-	}
-	loser, err := p.control.Release(ctx, owner.Namespace, owner.Name)
-	if errors.Is(err, release.ErrNotFound) {
-		return true, nil
-	}
+	others, err := p.control.Claims(ctx, key(p.rel), uid)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	return loser.Annotations[release.AnnotationHandOver] == key(p.rel).String(), nil
+	clashes, err := p.clashes(ctx, p.rel, plan.Items, recorded, others)
+	if err != nil {
+		return nil, err
+	}
+	return others, refuse(p.rel, clashes, "Nothing was applied")
 }
 
 // warn records what the author of the manifests should know (D4, D36).

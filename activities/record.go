@@ -7,6 +7,8 @@ import (
 
 	"convoy.dev/convoy/api/v1alpha1"
 	"convoy.dev/convoy/internal/release"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // RecordSync writes the end of a sync to status, whatever the end was, and acknowledges the fence (S1 step 8, S29,
@@ -89,6 +91,22 @@ func (a *Activities) finish(status *v1alpha1.ReleaseStatus, rel *v1alpha1.Releas
 	}
 	if reason == release.Succeeded {
 		succeed(status, rel, in, attempt)
+		return
+	}
+	leaveWaves(status, reason, now)
+}
+
+// leaveWaves shows that nobody works on a wave any more, nor waits for one.
+func leaveWaves(status *v1alpha1.ReleaseStatus, reason release.Reason, now *metav1.Time) {
+	for i := range status.Waves {
+		wave := &status.Waves[i]
+		switch {
+		case wave.Phase != v1alpha1.WaveWaiting && wave.Phase != v1alpha1.WaveApplying:
+		case reason == release.Superseded:
+			wave.Phase, wave.BlockedBy, wave.BlockedByTotal = v1alpha1.WavePending, nil, 0
+		default:
+			wave.Phase, wave.FinishedAt = v1alpha1.WaveFailed, now
+		}
 	}
 }
 

@@ -204,7 +204,7 @@ func (d *demo) forced() error {
 	if err != nil {
 		return err
 	}
-	want := []string{"PrepareSync", "ApplyWave", "ApplyWave", "AwaitWave", "ApplyWave", "PruneOrphans", "WriteInventory", "RecordSync"}
+	want := []string{"PrepareSync", "ApplyWave", "ApplyWave", "AwaitWave", "ApplyWave", "WriteInventory", "RecordSync"}
 	if !slices.Equal(types, want) {
 		return fmt.Errorf("the sync ran %v, and should run %v", types, want)
 	}
