@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -22,7 +21,8 @@ import (
 // applied (S20).
 //
 // Idempotent: a later attempt begins the wave again at its first object; an apply of the same object changes nothing.
-// Fails with: DeployFailed (S18, D14, D34), Superseded (the Release changed, and the render is not to be had any more).
+// Fails with: DeployFailed (S18, D14, D34), RenderFailed (another Release has taken an object of the wave meanwhile, D27),
+// Superseded (the Release changed, and the render is not to be had any more).
 // Heartbeat: the wave, how many of its objects are applied, and the object at hand.
 func (a *Activities) ApplyWave(ctx context.Context, in WaveInput) (ApplyWaveResult, error) {
 	w := &waveApply{Activities: a, in: in, attempt: activity.GetInfo(ctx).Attempt, began: a.now()}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sort"
 	"strings"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 	"convoy.dev/convoy/internal/release"
 
 	"go.temporal.io/sdk/activity"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // PrepareSync makes sure that this sync may run, takes the fence, renders, and settles what an earlier sync left open.

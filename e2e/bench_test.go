@@ -29,6 +29,7 @@ import (
 //
 //	make bench
 func TestBench(t *testing.T) {
+	patience = 15 * time.Minute
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(out, "objects\tpass\tfloor\tsync\tratio\trequests\tdry run\tapply\tget+list\tother\tworker MiB\t")
 	for _, row := range []struct {

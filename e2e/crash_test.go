@@ -342,6 +342,8 @@ func TestCrash_cancelled_sync_keeps_what_it_applied(t *testing.T) {
 	require.NotNil(t, status.LastAttempted.FinishedAt)
 	require.Nil(t, status.LastSuccessful)
 	require.True(t, status.Fence.Acknowledged)
+	require.Equal(t, v1alpha1.WavePending, status.Waves[0].Phase, "nobody applies it any more")
+	require.EqualValues(t, 3, status.Waves[0].Applied)
 	objects, pending := w.listed("shop")
 	require.Equal(t, w.records("a", 3), objects)
 	require.Equal(t, []string{w.cm("a-03")}, pending)

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -17,6 +18,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -46,6 +49,7 @@ type apiCall struct {
 	query  url.Values
 	at     time.Time
 	gone   <-chan struct{} // closed when the worker no longer waits for the answer
+	refuse string          // a function before the request may set it: then this is the API server's 403
 	code   int             // of the answer, 0 while there is none
 }
 
@@ -98,6 +102,12 @@ func (p *proxy) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	call, before, after := p.arrived(r)
 	if before != nil && !before(call) {
 		panic(http.ErrAbortHandler)
+	}
+	if call.refuse != "" {
+		rw.Header().Set("Content-Type", "application/json")
+		rw.WriteHeader(http.StatusForbidden)
+		_ = json.NewEncoder(rw).Encode(apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "thing", errors.New(call.refuse)).Status())
+		return
 	}
 	answer, content, err := p.send(r, body)
 	if err != nil {

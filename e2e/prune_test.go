@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"convoy.dev/convoy/api/v1alpha1"
+	"convoy.dev/convoy/internal/release"
 	"convoy.dev/convoy/internal/teststack"
 	"convoy.dev/convoy/workflows"
 
@@ -548,6 +549,43 @@ func TestAdoption_across_namespaces_needs_the_loser_to_agree(t *testing.T) {
 	require.Equal(t, "new", loser.configMap("x").Data["v"])
 }
 
+// D13 D27: what another Release takes while this one waits at a gate stays with it.
+func TestAdoption_is_looked_at_again_before_each_wave(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	seconds := int32(15)
+	w.release("slow", w.plain("first", "1")+manifest(w.ns, "x", 1, "slow"), func(rel *v1alpha1.Release) {
+		rel.Spec.SyncPolicy.Waves = []v1alpha1.WavePolicy{{Wave: 1, Health: &v1alpha1.WaveHealth{Strategy: v1alpha1.HealthDelay, Seconds: &seconds}}}
+	})
+	run := w.start(workflows.SyncInput{Name: "slow"})
+	w.eventually("the wave waits", func() error {
+		if applied := w.applied("slow"); applied != "False/WaitingForWave" {
+			return errors.New(applied)
+		}
+		return nil
+	})
+	w.release("fast", w.plain("x", "fast"), nil)
+	w.succeeds("fast")
+
+	_, reason := w.await(run)
+	require.Equal(t, "RenderFailed", reason)
+	require.Equal(t, "False/RenderFailed", w.applied("slow"))
+	require.Contains(t, w.message("slow"), "ConfigMap "+w.ns+"/x belongs to Release "+w.ns+"/fast. Wave 1 was not begun.")
+	require.Equal(t, v1alpha1.WaveFailed, w.get("slow").Status.Waves[1].Phase)
+	require.Equal(t, "fast", w.configMap("x").Data["v"])
+	require.Equal(t, []string{w.cm("first")}, w.inventory("slow"))
+	require.Equal(t, []string{w.cm("x")}, w.inventory("fast"))
+
+	// Its claim is withdrawn: the other Release goes on as if nothing had been.
+	w.render("fast", w.plain("other", "1"))
+	require.Equal(t, 1, w.succeeds("fast").Pruned)
+	require.Nil(t, w.configMap("x"))
+	w.update("slow", func(rel *v1alpha1.Release) { rel.Spec.SyncPolicy.Waves = nil })
+	w.succeeds("slow")
+	require.Equal(t, "slow", w.configMap("x").Data["v"])
+	require.Equal(t, []string{w.cm("first"), w.cm("x")}, w.inventory("slow"))
+}
+
 // D31
 func TestInventory_of_another_cluster_is_refused(t *testing.T) {
 	t.Parallel()
@@ -609,6 +647,19 @@ func TestInventory_too_large_is_refused_before_the_first_request(t *testing.T) {
 	}
 	require.Empty(t, said(writes(w.requests(since))))
 	require.Nil(t, w.rawInventory("r"))
+
+	// What convoy lets through the API server takes.
+	inv := &v1alpha1.ReleaseInventory{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "full"}}
+	var refs []release.ObjectRef
+	for release.CheckSize(refs, refs) == nil {
+		for range 50 {
+			refs = append(refs, release.ObjectRef{Kind: "ConfigMap", Namespace: w.ns, Name: fmt.Sprintf("object-%05d", len(refs))})
+		}
+	}
+	refs = refs[:len(refs)-50]
+	inv.Spec.Objects, inv.Spec.Pending = release.Records(refs), release.Records(refs)
+	require.NoError(t, w.kube.Create(w.Context(), inv))
+	require.NoError(t, w.kube.Update(w.Context(), inv))
 }
 
 // S20 S23 D34

@@ -45,7 +45,7 @@ import (
 var sharedQueue = fmt.Sprintf("convoy-e2e-%d", os.Getpid())
 
 // patience bounds every wait. It is only ever used up by a failure.
-const patience = 90 * time.Second
+var patience = 90 * time.Second
 
 // shared is what all tests of the package use together: the clients, the CRDs, and one worker.
 var shared struct {

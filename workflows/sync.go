@@ -151,6 +151,7 @@ func (s *sync) apply(ctx workflow.Context) error {
 			fmt.Sprintf("apply-wave-%d", wave.Number), time.Hour),
 			act.ApplyWave, activities.WaveInput{Sync: s.plan.Sync, Wave: wave.Number})
 		if err != nil {
+			s.outcome.FailedWave = &wave.Number
 			return err
 		}
 		s.result.Changed += result.Changed

@@ -62,7 +62,7 @@ func (f *folder) close(keepLogs bool) {
 			_ = os.RemoveAll(filepath.Join(f.path, name))
 		}
 	default:
-		_ = os.RemoveAll(f.path) // the next start sweeps up what is left
+		remove(f.path)
 	}
 	_ = f.lock.Close()
 }
@@ -90,7 +90,18 @@ func sweep() {
 		if err != nil {
 			continue // in use
 		}
-		_ = os.RemoveAll(path)
+		remove(path)
 		_ = lock.Close()
 	}
+}
+
+// remove takes the lock file last, so that a removal that is cut short is swept up by the next start.
+func remove(path string) {
+	entries, _ := os.ReadDir(path)
+	for _, entry := range entries {
+		if entry.Name() != "lock" {
+			_ = os.RemoveAll(filepath.Join(path, entry.Name()))
+		}
+	}
+	_ = os.RemoveAll(path)
 }

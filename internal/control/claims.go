@@ -137,7 +137,8 @@ func (c *Client) keep(inv *v1alpha1.ReleaseInventory) {
 	c.claims[client.ObjectKeyFromObject(inv)] = kept
 }
 
-// Disclaim removes objects from the inventory of another Release, because they have moved away from it (D27).
+// Disclaim removes objects from the inventory of another Release, whether listed or pending, because they have moved
+// away from it (D27).
 func (c *Client) Disclaim(ctx context.Context, from types.NamespacedName, moved map[release.ObjectRef]bool) error {
 	for {
 		inv := &v1alpha1.ReleaseInventory{}
@@ -148,16 +149,11 @@ func (c *Client) Disclaim(ctx context.Context, from types.NamespacedName, moved 
 		if err != nil {
 			return fmt.Errorf("read ReleaseInventory %s: %w", from, err)
 		}
-		kept := make([]v1alpha1.ObjectRecord, 0, len(inv.Spec.Objects))
-		for _, record := range inv.Spec.Objects {
-			if !moved[release.ObjectRef(record)] {
-				kept = append(kept, record)
-			}
-		}
-		if len(kept) == len(inv.Spec.Objects) {
+		objects, pending := without(inv.Spec.Objects, moved), without(inv.Spec.Pending, moved)
+		if len(objects) == len(inv.Spec.Objects) && len(pending) == len(inv.Spec.Pending) {
 			return nil
 		}
-		inv.Spec.Objects = kept
+		inv.Spec.Objects, inv.Spec.Pending = objects, pending
 		err = retry(ctx, func() error { return c.client.Update(ctx, inv) })
 		if apierrors.IsConflict(err) {
 			continue
@@ -167,4 +163,14 @@ func (c *Client) Disclaim(ctx context.Context, from types.NamespacedName, moved 
 		}
 		return nil
 	}
+}
+
+func without(records []v1alpha1.ObjectRecord, moved map[release.ObjectRef]bool) []v1alpha1.ObjectRecord {
+	kept := make([]v1alpha1.ObjectRecord, 0, len(records))
+	for _, record := range records {
+		if !moved[release.ObjectRef(record)] {
+			kept = append(kept, record)
+		}
+	}
+	return kept
 }

@@ -17,11 +17,11 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
 	d := &demo{ctx: ctx, stay: os.Getenv("DEMO_EXIT") != "1"}
-	if err := d.run(); err != nil {
+	err := d.run()
+	stop()
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "\ndemo: FAILED: %v\n", err)
-		stop()
 		os.Exit(1)
 	}
 }

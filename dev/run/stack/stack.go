@@ -34,7 +34,7 @@ type Stack struct {
 
 	command *exec.Cmd
 	stdin   io.Closer
-	ended   chan error
+	ended   chan struct{}
 }
 
 // The time a stack with built programs takes to start and to end is seconds; these bound a stack that hangs.
@@ -91,12 +91,13 @@ func Start(ctx context.Context, root string, flags ...string) (*Stack, error) {
 	if err := command.Start(); err != nil {
 		return nil, err
 	}
-	s := &Stack{command: command, stdin: stdin, ended: make(chan error, 1)}
+	s := &Stack{command: command, stdin: stdin, ended: make(chan struct{})}
 	line := make(chan []byte, 1)
 	go func() {
 		said, _ := bufio.NewReader(stdout).ReadBytes('\n')
 		line <- said
-		s.ended <- command.Wait()
+		_ = command.Wait()
+		close(s.ended)
 	}()
 	select {
 	case said := <-line:

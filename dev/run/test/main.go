@@ -23,13 +23,13 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
 	var r run
 	flag.StringVar(&r.packages, "packages", "./...", "packages of the product to test, separated by spaces")
 	flag.BoolVar(&r.modules, "modules", true, "when all packages are tested, test the modules of dev/ too")
 	flag.Parse()
 	r.flags = flag.Args()
 	err := r.all(ctx)
+	stop()
 	r.summary(err)
 	if err != nil {
 		os.Exit(1)
