@@ -226,13 +226,14 @@ func (w *waveApply) explain(err error, item release.Item, done int) error {
 func (w *waveApply) close(ctx context.Context, l *lease, applyErr error) error {
 	phase := v1alpha1.WaveApplied
 	if applyErr != nil {
-		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-		defer cancel()
-		ctx, phase = detached, v1alpha1.WaveFailed
-		_ = l.beat(ctx) // what it says is in the guard
-		if errors.Is(applyErr, context.Canceled) {
+		phase = v1alpha1.WaveFailed
+		if ctx.Err() != nil { // it goes on at another worker, or the sync is cancelled
 			phase = v1alpha1.WaveApplying
 		}
+		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		ctx = detached
+		_ = l.beat(ctx) // what it says is in the guard
 	}
 	err := w.writeUnion(ctx, w.uncertain)
 	if showErr := w.show(ctx, phase); err == nil {

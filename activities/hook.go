@@ -141,11 +141,17 @@ func (h *hookRun) start(ctx context.Context, job *batchv1.Job) (uid string, err 
 // judge turns the state of the Job into the outcome of the try.
 func (h *hookRun) judge(ctx context.Context, job *batchv1.Job, seen string, state release.JobState) error {
 	name := job.Namespace + "/" + job.Name
+	left := h.info.ScheduledTime.Add(h.in.Hook.Timeout).Sub(h.now())
 	switch {
 	case !state.Found || state.UID != seen:
 		return h.fail(ctx, fmt.Sprintf("its Job %s was deleted by somebody while it ran: its outcome is unknown", name))
+	case !state.Succeeded && left <= 0:
+		return h.fail(ctx, fmt.Sprintf("its Job %s did not end within its timeout of %s", name, h.in.Hook.Timeout))
 	case !state.Done:
-		return &waitError{message: fmt.Sprintf("%s hook %q: Job %s is running", h.in.Phase, h.in.Hook.Name, name), after: hookPoll(h.info.Attempt)}
+		return &waitError{
+			message: fmt.Sprintf("%s hook %q: Job %s is running", h.in.Phase, h.in.Hook.Name, name),
+			after:   min(hookPoll(h.info.Attempt), left),
+		}
 	case !state.Succeeded:
 		return h.fail(ctx, fmt.Sprintf("its Job %s failed: %s", name, state.Message))
 	}

@@ -223,14 +223,15 @@ spec:
   backoffLimit: 0
   template: {spec: {restartPolicy: Never, containers: [{name: c, image: "registry.example/app:fail"}]}}
 `, w.ns)
-	w.release("shop", job+manifest(w.ns, "after", 1, "1"), gatedBy(1, ready(0)))
+	// The Pod keeps the gate shut, so that the sync looks until it sees the Job fail.
+	w.release("shop", job+stuckPod(w.ns, "front", 0)+manifest(w.ns, "after", 1, "1"), gatedBy(1, ready(0)))
 	message := w.fails("shop", "DeployFailed")
 	require.Contains(t, message, "Job "+w.ns+"/setup")
 	require.Contains(t, message, "wave 1 cannot begin")
 	require.Equal(t, v1alpha1.WaveApplied, w.wave("shop", 0).Phase)
 	require.Equal(t, v1alpha1.WaveFailed, w.wave("shop", 1).Phase)
 	require.Nil(t, w.configMap("after"))
-	require.Equal(t, []string{"batch/Job/" + w.ns + "/setup"}, w.inventory("shop"))
+	require.Equal(t, []string{"/Pod/" + w.ns + "/front", "batch/Job/" + w.ns + "/setup"}, w.inventory("shop"))
 }
 
 // D24: Delay waits so long after the wave before was applied, and says so.

@@ -180,7 +180,10 @@ func (s *sync) runHook(ctx workflow.Context, phase string, hook activities.Plann
 	return err
 }
 
-// tryHook runs one try, bounded by the hook's timeout.
+// hookGrace is what the timeout of a try leaves for its end to be seen and recorded by a worker.
+const hookGrace = time.Minute
+
+// tryHook runs one try. The activity judges its timeout; where no worker does, Temporal ends it a little later.
 func (s *sync) tryHook(ctx workflow.Context, in activities.HookInput) error {
 	prefix := "pre-sync-"
 	if in.Phase == "postSync" {
@@ -188,7 +191,7 @@ func (s *sync) tryHook(ctx workflow.Context, in activities.HookInput) error {
 	}
 	id := fmt.Sprintf("%s%s-%d", prefix, in.Hook.Name, in.Try)
 	options := s.option(fmt.Sprintf("%s hook %s", in.Phase, in.Hook.Name), id, time.Minute)
-	options.ScheduleToCloseTimeout = in.Hook.Timeout
+	options.ScheduleToCloseTimeout = in.Hook.Timeout + hookGrace
 	err := callOnly(ctx, options, act.RunHook, in)
 	if temporal.IsTimeoutError(err) {
 		return temporal.NewNonRetryableApplicationError(
