@@ -48,6 +48,10 @@ test: bin/dev ## run all tests over one embedded stack; PKGS=./activities TESTFL
 bench: bin/dev ## compare whole syncs with the floor, on the embedded stack
 	@exec bin/dev/test -packages ./e2e -- -tags bench -run '^TestBench' -v -timeout 60m $(TESTFLAGS)
 
+.PHONY: sweep
+sweep: bin/dev ## kill the worker around every single request of a sync, one after the other; make test does a sample
+	@CONVOY_SWEEP=all exec bin/dev/test -packages ./e2e -- -run '^TestSweep' -v -timeout 90m $(TESTFLAGS)
+
 .PHONY: lint
 lint: lint-go lint-workflows lint-generated ## check style, import directions, workflow determinism and generated code
 

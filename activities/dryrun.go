@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 
+	"convoy.dev/convoy/api/v1alpha1"
 	"convoy.dev/convoy/internal/release"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -13,7 +14,7 @@ import (
 // DryRun sends every object of the render to the target cluster as a server-side apply dry run, in one pass that
 // ignores waves (S5), and judges all answers together (D7, D8, D9). The cluster keeps nothing of it.
 //
-// Idempotent: it changes nothing.
+// Idempotent: it changes nothing but status.unverified (D8).
 // Fails with: Unappliable (S6), naming the first 20 rejected objects; DeployFailed when the cluster could not judge.
 // Heartbeat: how many objects were answered.
 func (a *Activities) DryRun(ctx context.Context, ref SyncRef) (DryRunResult, error) {
@@ -28,7 +29,15 @@ func (a *Activities) DryRun(ctx context.Context, ref SyncRef) (DryRunResult, err
 		if err != nil {
 			return DryRunResult{}, err
 		}
-		return st.judge(ctx, answers, failures)
+		result, err := st.judge(ctx, answers, failures)
+		if err != nil {
+			return DryRunResult{}, err
+		}
+		// A sync may wait at a gate for days: what it could not verify is shown now, and not only at its end.
+		_, err = a.writeStatus(ctx, st.rel, ref, func(status *v1alpha1.ReleaseStatus) {
+			status.Unverified, status.UnverifiedTotal = result.Unverified.Objects, int32(result.Unverified.Total)
+		})
+		return result, err
 	})
 }
 

@@ -118,3 +118,18 @@ func apply(t *testing.T, client *rest.RESTClient, path string, body []byte) {
 	result.StatusCode(&code)
 	require.Contains(t, []int{http.StatusOK, http.StatusCreated}, code)
 }
+
+// procStatus reads a value in KiB of /proc/PID/status.
+func procStatus(t *testing.T, pid int, field string) int {
+	t.Helper()
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	require.NoError(t, err)
+	for line := range strings.Lines(string(data)) {
+		var kib int
+		if n, _ := fmt.Sscanf(line, field+": %d kB", &kib); n == 1 {
+			return kib
+		}
+	}
+	require.Fail(t, "no "+field+" in /proc/PID/status")
+	return 0
+}

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -98,19 +97,4 @@ func TestBudget_events_of_a_sync(t *testing.T) {
 	for _, event := range events {
 		require.Less(t, len(event), 64<<10)
 	}
-}
-
-// procStatus reads a value in KiB of /proc/PID/status.
-func procStatus(t *testing.T, pid int, field string) int {
-	t.Helper()
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	require.NoError(t, err)
-	for line := range strings.Lines(string(data)) {
-		var kib int
-		if n, _ := fmt.Sscanf(line, field+": %d kB", &kib); n == 1 {
-			return kib
-		}
-	}
-	require.Fail(t, "no "+field+" in /proc/PID/status")
-	return 0
 }

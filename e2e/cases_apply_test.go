@@ -317,14 +317,14 @@ func TestCase_12_crd_gains_a_field_and_cr_uses_it(t *testing.T) {
 
 	w.succeeds("r")
 	require.Empty(t, w.get("r").Status.Unverified)
-	require.Equal(t, before, []string{version(definition()), version(lamp())})
+	require.Equal(t, []string{version(definition()), version(lamp())}, before)
 
 	w.render("r", w.caseRender(name, "render3.yaml", own...))
 	message := w.isRejected("r", ofDefinition)
 	require.Contains(t, message, "Lamp "+w.ns+"/l")
 	require.Contains(t, message, ".spec.colour: field not declared in schema")
 	require.Equal(t, "red", w.text(lamp(), "spec", "color"))
-	require.Equal(t, before, []string{version(definition()), version(lamp())})
+	require.Equal(t, []string{version(definition()), version(lamp())}, before)
 }
 
 // S8 S15 S19 D4 D8 D11
@@ -515,8 +515,8 @@ func TestCase_26_field_left_over_from_client_side_apply(t *testing.T) {
 	own := entries(live, "convoy")
 	require.Len(t, own, 1)
 	require.Equal(t, metav1.ManagedFieldsOperationApply, own[0].Operation)
-	require.Contains(t, string(own[0].FieldsV1.Raw), `"f:key"`)
-	require.Contains(t, string(own[0].FieldsV1.Raw), `"f:legacy"`)
+	require.Contains(t, string(own[0].FieldsV1.GetRawBytes()), `"f:key"`)
+	require.Contains(t, string(own[0].FieldsV1.GetRawBytes()), `"f:legacy"`)
 	require.Empty(t, entries(live, "kubectl-client-side-apply"))
 	require.Equal(t, somebody, entries(live, "somebody"))
 	require.Contains(t, w.events("r"),
@@ -608,7 +608,7 @@ func TestCase_31_autoscaled_deployment_without_replicas(t *testing.T) {
 		require.EqualValues(t, 5, w.number(live, "spec", "replicas"))
 		require.Equal(t, generation, live.GetGeneration())
 		for _, entry := range entries(live, "convoy") {
-			require.NotContains(t, string(entry.FieldsV1.Raw), `"f:replicas"`)
+			require.NotContains(t, string(entry.FieldsV1.GetRawBytes()), `"f:replicas"`)
 		}
 	}
 	w.succeeds("r")

@@ -176,6 +176,8 @@ func TestPrune_knows_its_own_bare_objects(t *testing.T) {
 	require.Equal(t, map[string]string{"by": "hand"}, w.must("v1", "ServiceAccount", w.ns, "b").GetLabels())
 	require.NotNil(t, w.object("v1", "ServiceAccount", w.ns, "c"), "somebody else has made it anew")
 
+	// A sync that ended without a goodbye had left them pending.
+	w.editInventory("r", func(spec *v1alpha1.InventorySpec) { spec.Objects, spec.Pending = nil, spec.Objects })
 	w.render("r", w.plain("base", "1"))
 	require.Equal(t, 2, w.succeeds("r").Pruned)
 	require.Nil(t, w.object("v1", "ServiceAccount", w.ns, "a"))

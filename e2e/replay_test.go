@@ -49,7 +49,7 @@ func TestReplay_of_recorded_histories(t *testing.T) {
 }
 
 // backwards begins with a step of the middle.
-func backwards(ctx workflow.Context, in workflows.SyncInput) (workflows.SyncResult, error) {
+func backwards(ctx workflow.Context, _ workflows.SyncInput) (workflows.SyncResult, error) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{ActivityID: "prune", StartToCloseTimeout: time.Hour})
 	var act *activities.Activities
 	err := workflow.ExecuteActivity(ctx, act.PruneOrphans, activities.PruneInput{}).Get(ctx, nil)

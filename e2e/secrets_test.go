@@ -56,12 +56,9 @@ func (w *world) everythingSaid(name string) map[string]string {
 	status, err := yaml.Marshal(w.get(name).Status)
 	require.NoError(w, err)
 	said := map[string]string{
-		"status":                   string(status),
-		"convoy status":            w.convoy("status", id),
-		"convoy status -o yaml":    w.convoy("status", id, "-o", "yaml"),
-		"convoy inventory":         w.convoy("inventory", id),
-		"convoy inventory -o json": w.convoy("inventory", id, "-o", "json"),
-		"convoy diff":              w.convoy("diff", id),
+		"status":        string(status),
+		"convoy status": w.convoy("status", id),
+		"convoy diff":   w.convoy("diff", id),
 	}
 	if inv := w.rawInventory(name); inv != nil {
 		text, err := yaml.Marshal(inv)
@@ -139,6 +136,11 @@ func TestSecrets_values_get_out_nowhere(t *testing.T) {
 	change("applied", plain("applied", sentinel+" changed"))
 	w.keepsQuiet(w.everythingSaid("applied")) // the diff of a change
 	w.syncsQuietly("applied", "Succeeded", "")
+	w.keepsQuiet(map[string]string{
+		"convoy status -o yaml":    w.convoy("status", w.ns+"/applied", "-o", "yaml"),
+		"convoy inventory":         w.convoy("inventory", w.ns+"/applied"),
+		"convoy inventory -o json": w.convoy("inventory", w.ns+"/applied", "-o", "json"),
+	})
 
 	// Rejected by the validation of the API server, by its decoder, and by the typed schema.
 	w.release("key", w.secretManifest("key", fmt.Sprintf("stringData: {'not a key': %s}", sentinel)), nil)
@@ -170,7 +172,7 @@ func TestSecrets_values_get_out_nowhere(t *testing.T) {
 		"tab":       "stringData:\n\ta: " + sentinel,
 		"alias":     "stringData: {a: *" + sentinel + "}",
 		"tag":       "stringData: {a: !!int " + sentinel + "}",
-		"different": "stringData: {a: " + sentinel + "}" + w.secretManifest("different", "stringData: {a: also "+sentinel+"}"),
+		"different": "stringData: {a: " + sentinel + "}\n" + w.secretManifest("different", "stringData: {a: also "+sentinel+"}"),
 	} {
 		w.release(name, w.secretManifest(name, body), nil)
 		w.syncsQuietly(name, "RenderFailed", "")

@@ -90,7 +90,7 @@ func appliedStatus(previous []metav1.Condition, o Outcome) (status metav1.Condit
 	}
 }
 
-// isBusy reports whether a sync runs or convoy will try again by itself.
+// isBusy reports whether a sync runs or another one is due.
 func isBusy(o Outcome) bool {
 	switch o.Reason {
 	case Progressing, WaitingForWave:
@@ -124,7 +124,7 @@ func doing(o Outcome, busy bool) string {
 	case o.Reason == Progressing || o.Reason == WaitingForWave:
 		return o.Message
 	default:
-		return "convoy will try again"
+		return "to be synced again"
 	}
 }
 

@@ -82,7 +82,7 @@ func TestReconcilingMessage(t *testing.T) {
 	}{
 		{Outcome{Reason: Progressing, Message: "applying wave 2"}, "applying wave 2"},
 		{Outcome{Reason: Progressing, Message: "sync", Doing: "dry run"}, "dry run"},
-		{Outcome{Reason: DeployFailed, Message: "x"}, "convoy will try again"},
+		{Outcome{Reason: DeployFailed, Message: "x"}, "to be synced again"},
 		{Outcome{Reason: DeployFailed, Message: "x", Doing: "next try in 20s"}, "next try in 20s"},
 		{Outcome{Reason: Succeeded, Message: "x", Doing: "y"}, ""},
 	} {
