@@ -91,6 +91,9 @@ type Targets interface {
 type Target interface {
 	// Identity is the uid of the Namespace kube-system (D31).
 	Identity(ctx context.Context) (string, error)
+	// Address stands for the cluster where its identity cannot be read: the same for all identities that take the same
+	// way there.
+	Address() string
 	// Scope of a kind: known is false when fresh discovery does not serve it (S8).
 	Scope(ctx context.Context, gvk schema.GroupVersionKind) (namespaced, known bool, err error)
 	// DryRun sends each item once and reports each answer by index (S5).

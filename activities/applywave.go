@@ -97,7 +97,7 @@ func (w *waveApply) claim(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.inv.Spec.ClusterUID = uid
+	describe(w.inv, uid, w.target.Address())
 	w.inv.Spec.Pending = release.Records(release.Union(release.RefsOf(w.inv.Spec.Pending), fresh))
 	touch(w.inv, w.in.Sync)
 	if err := w.saveInventory(ctx, w.inv); err != nil {

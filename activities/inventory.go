@@ -49,11 +49,12 @@ func (a *Activities) writeExact(ctx context.Context, st *step, in InventoryInput
 		if in.Recheck {
 			pending = release.Union(left, release.Minus(release.RefsOf(inv.Spec.Pending), applied))
 		}
-		exact := release.Equal(recorded, applied) && release.Equal(release.RefsOf(inv.Spec.Pending), pending) && inv.Spec.ClusterUID == uid
+		exact := release.Equal(recorded, applied) && release.Equal(release.RefsOf(inv.Spec.Pending), pending) && describes(inv, uid, st.target.Address())
 		if exact && inv.ResourceVersion != "" {
 			return result, nil
 		}
-		inv.Spec = v1alpha1.InventorySpec{Objects: release.Records(applied), Pending: release.Records(pending), ClusterUID: uid}
+		inv.Spec.Objects, inv.Spec.Pending = release.Records(applied), release.Records(pending)
+		describe(inv, uid, st.target.Address())
 		err = a.control.SaveInventory(ctx, inv)
 		if err == nil {
 			return result, nil
@@ -84,10 +85,26 @@ func inventoryFailure(err error) error {
 	return fmt.Errorf("the inventory was not written, so nothing more is applied or pruned: %w", err)
 }
 
-// touch makes sure that a write of the inventory moves its resourceVersion.
-func touch(inv *v1alpha1.ReleaseInventory, ref SyncRef) {
+// describe notes which cluster the records are about (D31), and by which address: an identity that may not read the uid
+// knows the cluster by its address alone (D27).
+func describe(inv *v1alpha1.ReleaseInventory, uid, address string) {
+	inv.Spec.ClusterUID = uid
+	annotate(inv, release.AnnotationClusterAddress, address)
+}
+
+// describes reports whether describe would change nothing.
+func describes(inv *v1alpha1.ReleaseInventory, uid, address string) bool {
+	return inv.Spec.ClusterUID == uid && inv.Annotations[release.AnnotationClusterAddress] == address
+}
+
+func annotate(inv *v1alpha1.ReleaseInventory, name, value string) {
 	if inv.Annotations == nil {
 		inv.Annotations = map[string]string{}
 	}
-	inv.Annotations["convoy.dev/fence"] = strconv.FormatInt(ref.Fence, 10)
+	inv.Annotations[name] = value
+}
+
+// touch makes sure that a write of the inventory moves its resourceVersion.
+func touch(inv *v1alpha1.ReleaseInventory, ref SyncRef) {
+	annotate(inv, "convoy.dev/fence", strconv.FormatInt(ref.Fence, 10))
 }

@@ -207,6 +207,9 @@ func (p *preparation) settle(ctx context.Context, st *step) error {
 		return err
 	}
 	recorded, pending := release.RefsOf(inv.Spec.Objects), release.RefsOf(inv.Spec.Pending)
+	if inv.Spec.ClusterUID == st.target.Address() {
+		inv.Spec.ClusterUID = uid // the identity could not read the uid before, and now it can
+	}
 	if err := p.checkInventory(inv, uid, st.plan, recorded, pending); err != nil {
 		return err
 	}

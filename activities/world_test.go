@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -211,7 +212,11 @@ func (w *world) PatchStatus(_ context.Context, rel *v1alpha1.Release, mutate fun
 	if rel.ResourceVersion != w.rel.ResourceVersion {
 		return release.ErrConflict
 	}
+	before := rel.DeepCopy()
 	mutate(&rel.Status)
+	if reflect.DeepEqual(before.Status, rel.Status) {
+		return nil
+	}
 	rel.ResourceVersion += "+"
 	w.rel = rel.DeepCopy()
 	return w.call("status")
@@ -258,6 +263,8 @@ func (w *world) Connect(context.Context, *v1alpha1.Release, map[schema.GroupKind
 }
 
 func (w *world) Identity(context.Context) (string, error) { return clusterUID, nil }
+
+func (w *world) Address() string { return "server:1" }
 
 func (w *world) Scope(_ context.Context, gvk schema.GroupVersionKind) (namespaced, known bool, err error) {
 	return gvk.Kind == "ConfigMap", gvk.Kind == "ConfigMap" || gvk.Kind == "Namespace", nil

@@ -104,9 +104,11 @@ func (p *proxy) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	if call.refuse != "" {
+		status := apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "thing", errors.New(call.refuse)).Status()
+		status.APIVersion, status.Kind = "v1", "Status"
 		rw.Header().Set("Content-Type", "application/json")
 		rw.WriteHeader(http.StatusForbidden)
-		_ = json.NewEncoder(rw).Encode(apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "thing", errors.New(call.refuse)).Status())
+		_ = json.NewEncoder(rw).Encode(status)
 		return
 	}
 	answer, content, err := p.send(r, body)

@@ -548,6 +548,50 @@ func TestAdoption_across_namespaces_needs_the_loser_to_agree(t *testing.T) {
 	require.Equal(t, "new", loser.configMap("x").Data["v"])
 }
 
+// D12 D27 D31: one that may not read which cluster it is on, and one that may, know each other's objects all the same.
+func TestAdoption_between_identities_that_name_the_cluster_differently(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	user := "blind-" + w.ns
+	w.byHand(fmt.Sprintf(`
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: blind, namespace: %s}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: admin}
+subjects: [{kind: User, name: %s, apiGroup: rbac.authorization.k8s.io}]
+`, w.ns, user))
+	w.awaitRight(user, "delete", "", "configmaps")
+	w.cluster("blind", user)
+	w.release("seeing", w.plain("x", "seeing")+w.plain("base", "1"), nil)
+	w.succeeds("seeing")
+
+	w.release("blind", w.plain("x", "blind"), onCluster("blind"))
+	require.Contains(t, w.fails("blind", "RenderFailed"), "ConfigMap "+w.ns+"/x belongs to Release "+w.ns+"/seeing")
+	w.render("blind", w.plain("y", "blind"))
+	w.succeeds("blind")
+	require.Equal(t, w.clusterUID(), w.rawInventory("seeing").Spec.ClusterUID)
+	require.Regexp(t, "^server:", w.rawInventory("blind").Spec.ClusterUID)
+	w.render("seeing", w.plain("x", "seeing")+w.plain("base", "1")+w.plain("y", "seeing"))
+	require.Contains(t, w.fails("seeing", "RenderFailed"), "ConfigMap "+w.ns+"/y belongs to Release "+w.ns+"/blind")
+
+	// It moves: the old one's prune hands over.
+	w.render("blind", w.annotated("x", "convoy.dev/adopt", "enabled")+w.plain("y", "blind"))
+	w.succeeds("blind")
+	require.Equal(t, []string{w.cm("base")}, w.inventory("seeing"))
+	w.editInventory("seeing", func(spec *v1alpha1.InventorySpec) {
+		spec.Objects = append(spec.Objects, v1alpha1.ObjectRecord{Kind: "ConfigMap", Namespace: w.ns, Name: "x"})
+	})
+	w.render("seeing", w.plain("base", "1"))
+	require.Zero(t, w.succeeds("seeing").Pruned)
+	require.NotNil(t, w.configMap("x"))
+	require.Equal(t, []string{"ConfigMap " + w.ns + "/x: it belongs to the Release " + w.ns + "/blind now"}, w.get("seeing").Status.Orphaned)
+
+	// It may see the cluster later: that is no other cluster.
+	w.update("blind", func(rel *v1alpha1.Release) { rel.Spec.ClusterRef = nil })
+	w.succeeds("blind")
+	require.Equal(t, w.clusterUID(), w.rawInventory("blind").Spec.ClusterUID)
+}
+
 // D13 D27: what another Release takes while this one waits at a gate stays with it.
 func TestAdoption_is_looked_at_again_before_each_wave(t *testing.T) {
 	t.Parallel()

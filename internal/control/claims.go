@@ -18,6 +18,7 @@ import (
 type claim struct {
 	resourceVersion string
 	clusterUID      string
+	address         string
 	objects         map[release.ObjectRef]struct{}
 }
 
@@ -46,8 +47,9 @@ func (c *Client) Claims(ctx context.Context, self types.NamespacedName, clusterU
 		return nil, err
 	}
 	owners := map[release.ObjectRef]types.NamespacedName{}
+	same := c.namesOf(clusterUID)
 	for key, claim := range c.claims {
-		if key == self || claim.clusterUID != clusterUID {
+		if key == self || !same[claim.clusterUID] {
 			continue
 		}
 		for ref := range claim.objects {
@@ -55,6 +57,22 @@ func (c *Client) Claims(ctx context.Context, self types.NamespacedName, clusterU
 		}
 	}
 	return owners, nil
+}
+
+// namesOf are the names that inventories have for a cluster: its uid, and its address where an identity may not read
+// that. Inventories that know both relate the two.
+func (c *Client) namesOf(clusterUID string) map[string]bool {
+	names := map[string]bool{clusterUID: true}
+	for _, claim := range c.claims {
+		switch {
+		case claim.address == "":
+		case claim.clusterUID == clusterUID:
+			names[claim.address] = true
+		case claim.address == clusterUID:
+			names[claim.clusterUID] = true
+		}
+	}
+	return names
 }
 
 // changedInventories names the inventories that are new or differ from what is kept, and forgets those that are gone.
@@ -127,6 +145,7 @@ func (c *Client) keep(inv *v1alpha1.ReleaseInventory) {
 	kept := &claim{
 		resourceVersion: inv.ResourceVersion,
 		clusterUID:      inv.Spec.ClusterUID,
+		address:         inv.Annotations[release.AnnotationClusterAddress],
 		objects:         make(map[release.ObjectRef]struct{}, len(inv.Spec.Objects)+len(inv.Spec.Pending)),
 	}
 	for _, records := range [][]v1alpha1.ObjectRecord{inv.Spec.Objects, inv.Spec.Pending} {

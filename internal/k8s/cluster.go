@@ -26,8 +26,12 @@ type Cluster struct {
 	identityAt time.Time
 }
 
+// Address stands for the cluster where an identity may not read who it is: "server:" and a hash of address and
+// certificate authority. It is the same for all identities that take the same way to the cluster.
+func (c *Cluster) Address() string { return c.address }
+
 // Identity names the cluster (D31): the uid of its namespace kube-system. An identity that may not read this
-// namespace, or a cluster without it, gives "server:" and a hash of address and certificate authority instead: then
+// namespace, or a cluster without it, gives its Address instead: then
 // a cluster that is made anew behind the same address looks like the old one, and a changed address like another.
 // The answer is kept for a minute. Fails with a *release.Failure of class Accident.
 func (c *Cluster) Identity(ctx context.Context) (string, error) {

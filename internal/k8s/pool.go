@@ -10,11 +10,15 @@
 package k8s
 
 import (
+	"bytes"
 	"container/list"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
+	"os"
+	"strings"
 	"sync"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -95,7 +99,7 @@ func newCluster(cfg *rest.Config) (*Cluster, error) {
 	}
 	shared := *client
 	shared.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &Cluster{base: base, client: &shared, address: clusterAddress(own), discovery: newDiscovery()}, nil
+	return &Cluster{base: base, client: &shared, address: clusterAddress(base, own), discovery: newDiscovery()}, nil
 }
 
 // credentialsKey is a hash over everything in cfg that says where to and as whom.
@@ -121,12 +125,16 @@ func execKey(cfg *rest.Config) []any {
 	return []any{cfg.ExecProvider.Command, cfg.ExecProvider.Args, cfg.ExecProvider.Env, cfg.ExecProvider.APIVersion}
 }
 
-// clusterAddress is a hash that stands for the cluster where its identity cannot be read (see Identity).
-func clusterAddress(cfg *rest.Config) string {
+// clusterAddress is a hash that stands for the cluster where its identity cannot be read (see Identity). A certificate
+// authority counts by its contents: one kubeconfig holds it, another names its file.
+func clusterAddress(base *url.URL, cfg *rest.Config) string {
+	authority := cfg.CAData
+	if len(authority) == 0 && cfg.CAFile != "" {
+		authority, _ = os.ReadFile(cfg.CAFile) // the client could not have been made of a file that cannot be read
+	}
 	h := sha256.New()
-	h.Write([]byte(cfg.Host))
+	h.Write([]byte(strings.TrimSuffix(base.String(), "/")))
 	h.Write([]byte{0})
-	h.Write(cfg.CAData)
-	h.Write([]byte(cfg.CAFile))
+	h.Write(bytes.TrimSpace(authority))
 	return fmt.Sprintf("server:%x", h.Sum(nil)[:16])
 }

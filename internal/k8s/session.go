@@ -79,6 +79,9 @@ func (s *Session) Resolve(ctx context.Context, gvk schema.GroupVersionKind) (Map
 	return mapping, err
 }
 
+// Address is Cluster.Address.
+func (s *Session) Address() string { return s.cluster.Address() }
+
 // Identity is Cluster.Identity with accidents retried within the session's budget (D22).
 func (s *Session) Identity(ctx context.Context) (string, error) {
 	var identity string

@@ -32,7 +32,7 @@ func (l *look) refusal(ctx context.Context) (*release.Problem, error) {
 	pending := release.RefsOf(inv.Spec.Pending)
 	listed := len(inv.Spec.Objects) + len(pending)
 	switch {
-	case listed > 0 && inv.Spec.ClusterUID != "" && inv.Spec.ClusterUID != l.clusterUID:
+	case listed > 0 && inv.Spec.ClusterUID != "" && inv.Spec.ClusterUID != l.clusterUID && inv.Spec.ClusterUID != l.cluster.Address():
 		return release.Problemf(release.RenderFailed,
 			"the inventory lists %d objects on the cluster %s, and the Release leads to the cluster %s now: lead it back, or empty the Release there first",
 			listed, inv.Spec.ClusterUID, l.clusterUID), nil

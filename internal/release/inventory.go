@@ -58,6 +58,10 @@ func set(refs []ObjectRef) map[ObjectRef]bool {
 	return out
 }
 
+// AnnotationClusterAddress on a ReleaseInventory is the address of its cluster, beside the uid in its spec. It relates
+// the inventories of identities that may read that uid to those of identities that may not (D12, D27, D31).
+const AnnotationClusterAddress = "convoy.dev/cluster-address"
+
 // MaxInventoryBytes is what a ReleaseInventory may weigh: a little less than what etcd takes (D34).
 const MaxInventoryBytes = 1_400_000
 
