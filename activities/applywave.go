@@ -39,12 +39,13 @@ type waveApply struct {
 	*step
 	items []release.Item
 	inv   *v1alpha1.ReleaseInventory
-	// recorded is what the inventory held, applied what this attempt applied, and uncertain what it may have applied.
-	recorded, applied, uncertain []release.ObjectRef
-	changed                      int
-	definitions                  []string // CustomResourceDefinitions that this attempt created or changed
-	takenOver                    []string
-	shown                        time.Time // when status last showed the progress
+	// recorded is what the inventory held, others what is pending there beside this wave, applied what this attempt
+	// applied, and uncertain what it may have applied.
+	recorded, others, applied, uncertain []release.ObjectRef
+	changed                              int
+	definitions                          []string // CustomResourceDefinitions that this attempt created or changed
+	takenOver                            []string
+	shown                                time.Time // when status last showed the progress
 }
 
 func (w *waveApply) run(ctx context.Context, l *lease) (ApplyWaveResult, error) {
@@ -89,6 +90,7 @@ func (w *waveApply) claim(ctx context.Context) error {
 	}
 	w.recorded = release.RefsOf(w.inv.Spec.Objects)
 	refs := refsOf(w.items)
+	w.others = release.Minus(release.RefsOf(w.inv.Spec.Pending), refs)
 	fresh := release.Minus(refs, w.recorded)
 	if len(fresh) == 0 && w.attempt == 1 {
 		return nil
@@ -235,6 +237,9 @@ func (w *waveApply) close(ctx context.Context, l *lease, applyErr error) error {
 		ctx = detached
 		_ = l.beat(ctx) // what it says is in the guard
 	}
+	if applyErr != nil && w.attempt > 1 { // the attempt before may have come further
+		w.uncertain = refsOf(w.items)
+	}
 	err := w.writeUnion(ctx, w.uncertain)
 	if showErr := w.show(ctx, phase); err == nil {
 		err = showErr
@@ -252,7 +257,7 @@ func (w *waveApply) close(ctx context.Context, l *lease, applyErr error) error {
 // Nothing is written when nothing changed.
 func (w *waveApply) writeUnion(ctx context.Context, pending []release.ObjectRef) error {
 	union := release.Union(w.recorded, w.applied)
-	pending = release.Minus(pending, union)
+	pending = release.Minus(release.Union(w.others, pending), union)
 	if release.Equal(union, release.RefsOf(w.inv.Spec.Objects)) && release.Equal(pending, release.RefsOf(w.inv.Spec.Pending)) {
 		return nil
 	}

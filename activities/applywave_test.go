@@ -18,7 +18,7 @@ func TestApplyWave_claims_applies_in_order_and_records(t *testing.T) {
 	w.lists("kept old", "left")
 	var result ApplyWaveResult
 	w.succeeds(w.a.ApplyWave, WaveInput{Sync: w.sync(), Wave: 1}, &result)
-	require.Equal(t, "save kept old | left z a, apply z, apply kept, apply a, save kept old z a | , status", strings.Join(w.calls, ", "))
+	require.Equal(t, "save kept old | left z a, apply z, apply kept, apply a, save kept old z a | left, status", strings.Join(w.calls, ", "))
 	require.Equal(t, 3, result.Applied)
 	require.Len(t, w.rel.Status.Waves, 2)
 	wave := w.rel.Status.Waves[0]
@@ -116,4 +116,17 @@ func TestApplyWave_D16_is_fenced(t *testing.T) {
 			require.NotContains(t, w.listed(), "old a b |")
 		})
 	}
+}
+
+// D11: a wave that changed definitions ends when they can be used, and fails when they cannot.
+func TestApplyWave_D11_awaits_the_definitions_that_it_changed(t *testing.T) {
+	crd := "---\n{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: lamps.lab.example.test}}\n"
+	w := newWorld(t, crd, cm("a", 0))
+	w.succeeds(w.a.ApplyWave, WaveInput{Sync: w.sync()}, nil)
+	require.Equal(t, "apply lamps.lab.example.test, apply a, await lamps.lab.example.test", w.changes("apply", "await"))
+
+	w = newWorld(t, crd, cm("a", 0))
+	w.fail["await lamps.lab.example.test"] = &release.Failure{Class: release.Accident, Message: "its names are not accepted"}
+	require.Contains(t, w.fails(w.a.ApplyWave, WaveInput{Sync: w.sync()}, "DeployFailed"), "its names are not accepted")
+	require.Equal(t, v1alpha1.WaveFailed, w.rel.Status.Waves[0].Phase)
 }

@@ -38,6 +38,8 @@ type preparation struct {
 	orphans int
 	// unsure: an earlier attempt or sync may have left a request in flight.
 	unsure bool
+	// clean: the sync before succeeded, so what it left pending was only to be looked at once more.
+	clean bool
 }
 
 func (p *preparation) run(ctx context.Context, _ *lease) (Prepared, error) {
@@ -79,6 +81,8 @@ func (p *preparation) admit(ctx context.Context) error {
 		return err
 	}
 	p.rel = rel
+	last := rel.Status.LastAttempted
+	p.clean = last == nil || last.Result == v1alpha1.ResultSucceeded
 	return p.quarantine(ctx)
 }
 
@@ -217,38 +221,42 @@ func (p *preparation) settle(ctx context.Context, st *step) error {
 	if err != nil {
 		return err
 	}
-	if len(pending) > 0 {
-		found, err := settlePending(ctx, st.target, pending, recorded, others)
-		if err != nil {
-			return err
-		}
-		recorded = release.Union(recorded, found)
+	p.unsure = p.unsure || len(pending) > 0 && !p.clean
+	found, absent, err := settlePending(ctx, st.target, release.Minus(pending, recorded), others)
+	if err != nil {
+		return err
 	}
+	recorded = release.Union(recorded, found)
 	p.orphans = len(release.Minus(recorded, st.plan.Refs()))
 	if len(pending) == 0 && !(p.unsure && inv.ResourceVersion != "") {
 		return nil
 	}
-	inv.Spec.Objects, inv.Spec.Pending = release.Records(recorded), nil
+	if !p.unsure {
+		absent = nil
+	}
+	inv.Spec.Objects, inv.Spec.Pending = release.Records(recorded), release.Records(release.Minus(absent, st.plan.Refs()))
 	touch(inv, p.ref)
 	return p.saveInventory(ctx, inv)
 }
 
-// settlePending looks which pending objects exist and bear convoy's own apply entry: those were applied (D13).
-func settlePending(ctx context.Context, target Target, pending, recorded []release.ObjectRef, others claims) ([]release.ObjectRef, error) {
-	var found []release.ObjectRef
-	for _, ref := range release.Minus(pending, recorded) {
+// settlePending looks which pending objects exist and bear convoy's own apply entry: those were applied (D13). Absent
+// ones may still come, while a request may be on its way; what somebody else made is no concern of this Release.
+func settlePending(ctx context.Context, target Target, pending []release.ObjectRef, others claims) (found, absent []release.ObjectRef, err error) {
+	for _, ref := range pending {
 		if _, taken := others[ref]; taken {
 			continue
 		}
 		live, err := target.Read(ctx, ref)
-		if err != nil {
-			return nil, err
-		}
-		if live != nil && live.OwnedByConvoy {
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case live == nil:
+			absent = append(absent, ref)
+		case live.OwnedByConvoy:
 			found = append(found, ref)
 		}
 	}
-	return found, nil
+	return found, absent, nil
 }
 
 // checkInventory refuses what would lose or endanger records.

@@ -29,7 +29,7 @@ import (
 
 // world plays everything outside for one Release, team-a/shop: the control cluster, the target cluster, the source,
 // and Temporal. What it is asked to change is written down in calls, one line each; a call whose line stands in fail
-// fails. It knows ConfigMaps and Namespaces.
+// fails. It knows ConfigMaps, Namespaces and CustomResourceDefinitions.
 type world struct {
 	t   *testing.T
 	a   *Activities
@@ -175,6 +175,7 @@ func failed(t *testing.T, err error, kind string) string {
 	var failure *temporal.ApplicationError
 	require.ErrorAs(t, err, &failure)
 	require.Equal(t, kind, failure.Type(), failure.Message())
+	require.Equal(t, kind != Waiting && kind != Interrupted, failure.NonRetryable(), "a reason is not tried again by Temporal (S7)")
 	return failure.Message()
 }
 
@@ -267,7 +268,7 @@ func (w *world) Identity(context.Context) (string, error) { return clusterUID, n
 func (w *world) Address() string { return "server:1" }
 
 func (w *world) Scope(_ context.Context, gvk schema.GroupVersionKind) (namespaced, known bool, err error) {
-	return gvk.Kind == "ConfigMap", gvk.Kind == "ConfigMap" || gvk.Kind == "Namespace", nil
+	return gvk.Kind == "ConfigMap", slices.Contains([]string{"ConfigMap", "Namespace", "CustomResourceDefinition"}, gvk.Kind), nil
 }
 
 func (w *world) DryRun(_ context.Context, items []release.Item, done func(i int, answer release.Applied, err error)) error {
@@ -297,7 +298,12 @@ func (w *world) Apply(ctx context.Context, _ *release.Object, ref release.Object
 	return release.Applied{Created: !there, Changed: true}, nil
 }
 
-func (w *world) AwaitEstablished(context.Context, []string) error { return nil }
+func (w *world) AwaitEstablished(_ context.Context, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	return w.call("await %s", strings.Join(names, " "))
+}
 
 func (w *world) Read(_ context.Context, ref release.ObjectRef) (*release.Live, error) {
 	return w.live[ref], nil

@@ -156,6 +156,53 @@ func TestCrash_terminated_sync_leaves_nothing_behind_and_prunes_nothing_foreign(
 	require.Equal(t, foreign.ResourceVersion, left.ResourceVersion, "an object that convoy never applied was touched")
 }
 
+// D13 D16: a sync ends while the apply of a new object is on its way, and the request lands only after the next sync,
+// which no longer has the object. The sync after that looks once more, finds it and prunes it.
+func TestCrash_request_that_lands_after_the_next_sync_is_found_by_the_one_after(t *testing.T) {
+	t.Parallel()
+	for _, end := range []struct {
+		name string
+		ends func(*world, client.WorkflowRun)
+	}{
+		{"terminated", (*world).terminate},
+		{"cancelled", func(w *world, run client.WorkflowRun) {
+			require.NoError(w, w.temporal.CancelWorkflow(w.Context(), run.GetID(), run.GetRunID()))
+			_, reason := w.await(run)
+			require.Equal(w, "Canceled", reason)
+		}},
+	} {
+		t.Run(end.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			p := w.proxy()
+			w.workerAt(p, nil)
+			base := manifest(w.ns, "base", 0, "1")
+			w.release("shop", base+manifest(w.ns, "late", 1, "1"), nil)
+			held := p.holdNth(1, isApplyOf("late"), 0)
+			run := w.start(workflows.SyncInput{Name: "shop"})
+			call := take(w, "the apply of late", held.arrived)
+			end.ends(w, run)
+			take(w, "the worker giving up", call.gone)
+
+			w.render("shop", strings.Replace(base, `"1"`, `"2"`, 1))
+			w.succeeds("shop")
+			require.Nil(t, w.configMap("late"))
+			held.release()
+			w.eventually("the late request lands", func() error {
+				if w.configMap("late") == nil {
+					return errors.New("not there yet")
+				}
+				return nil
+			})
+			result := w.succeeds("shop")
+			require.Equal(t, 1, result.Pruned)
+			w.agrees("shop", w.cm("base"))
+			_, pending := w.listed("shop")
+			require.Empty(t, pending)
+		})
+	}
+}
+
 // D16: a worker is frozen while it applies, and another one takes over. Once it is thawed it sends no request at all
 // for the step that it lost.
 func TestCrash_frozen_worker_sends_nothing_after_it_is_thawed(t *testing.T) {
@@ -289,6 +336,46 @@ func TestCrash_killed_worker(t *testing.T) {
 			require.Less(t, began.Sub(died), 12*time.Second, "the step went on too late: its heartbeat timeout is 3s")
 		})
 	}
+}
+
+// D13 S18: a worker dies in the middle of a wave, and the next attempt, which begins the wave again, fails before it has
+// come as far. What the first attempt applied beyond that point is not forgotten.
+func TestCrash_what_the_killed_attempt_applied_outlives_a_failure_of_the_next(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.proxy()
+	victim := w.workerAt(p, nil)
+	w.release("shop", manifest(w.ns, "base", 0, "1")+manifests(w.ns, "a", 6, 1, "1"), nil)
+	killed := make(chan struct{})
+	p.around(nil, func(call *apiCall) bool {
+		if !isApplyOf("a-04")(call) {
+			return true
+		}
+		victim.kill()
+		close(killed)
+		return false
+	})
+	run := w.start(workflows.SyncInput{Name: "shop"})
+	take(w, "the kill", killed)
+	p.around(func(call *apiCall) bool {
+		if isApplyOf("a-02")(call) {
+			call.refuse = "not this one"
+		}
+		return true
+	}, nil)
+	w.workerAt(p, nil)
+	_, reason := w.await(run)
+	require.Equal(t, "DeployFailed", reason)
+	require.Contains(t, w.message("shop"), "not this one")
+	objects, pending := w.listed("shop")
+	require.Equal(t, append(w.records("a", 2), w.cm("base")), objects)
+	require.Equal(t, w.records("a", 6)[2:], pending)
+
+	p.around(nil, nil)
+	w.render("shop", manifest(w.ns, "base", 0, "1"))
+	result := w.succeeds("shop")
+	require.Equal(t, 5, result.Pruned)
+	w.agrees("shop", w.cm("base"))
 }
 
 // D22: SIGTERM in the middle of a wave: the worker stops within its time, the inventory holds what was applied, and

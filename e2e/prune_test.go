@@ -567,15 +567,15 @@ subjects: [{kind: User, name: %s, apiGroup: rbac.authorization.k8s.io}]
 
 	w.release("blind", w.plain("x", "blind"), onCluster("blind"))
 	require.Contains(t, w.fails("blind", "RenderFailed"), "ConfigMap "+w.ns+"/x belongs to Release "+w.ns+"/seeing")
-	w.render("blind", w.plain("y", "blind"))
+	w.render("blind", w.plain("z", "blind"))
 	w.succeeds("blind")
 	require.Equal(t, w.clusterUID(), w.rawInventory("seeing").Spec.ClusterUID)
 	require.Regexp(t, "^server:", w.rawInventory("blind").Spec.ClusterUID)
-	w.render("seeing", w.plain("x", "seeing")+w.plain("base", "1")+w.plain("y", "seeing"))
-	require.Contains(t, w.fails("seeing", "RenderFailed"), "ConfigMap "+w.ns+"/y belongs to Release "+w.ns+"/blind")
+	w.render("seeing", w.plain("x", "seeing")+w.plain("base", "1")+w.plain("z", "seeing"))
+	require.Contains(t, w.fails("seeing", "RenderFailed"), "ConfigMap "+w.ns+"/z belongs to Release "+w.ns+"/blind")
 
 	// It moves: the old one's prune hands over.
-	w.render("blind", w.annotated("x", "convoy.dev/adopt", "enabled")+w.plain("y", "blind"))
+	w.render("blind", w.annotated("x", "convoy.dev/adopt", "enabled")+w.plain("z", "blind"))
 	w.succeeds("blind")
 	require.Equal(t, []string{w.cm("base")}, w.inventory("seeing"))
 	w.editInventory("seeing", func(spec *v1alpha1.InventorySpec) {
