@@ -111,7 +111,7 @@ func (p *proxy) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(rw).Encode(status)
 		return
 	}
-	answer, content, err := p.send(r, body)
+	answer, content, err := p.send(r, body) //nolint:bodyclose // send has read it whole and closed it
 	if err != nil {
 		http.Error(rw, err.Error(), http.StatusBadGateway)
 		return
@@ -205,11 +205,6 @@ func (p *proxy) pass(delay time.Duration) bool {
 	return true
 }
 
-// slow delays each request.
-func (p *proxy) slow(delay time.Duration) {
-	p.around(func(*apiCall) bool { return p.pass(delay) }, nil)
-}
-
 // counter numbers the requests that match, from 1; it gives 0 to the others.
 func counter(match func(*apiCall) bool) func(*apiCall) int {
 	var mu sync.Mutex
@@ -236,11 +231,6 @@ func isApplyOf(name string) func(*apiCall) bool {
 }
 
 func isDelete(call *apiCall) bool { return call.method == http.MethodDelete }
-
-// isInventoryWrite: a write of a ReleaseInventory.
-func isInventoryWrite(call *apiCall) bool {
-	return strings.Contains(call.path, "/releaseinventories") && call.method != http.MethodGet
-}
 
 // take waits for something that comes through a channel.
 func take[T any](w *world, what string, from <-chan T) T {

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,10 +42,11 @@ func (w *world) secretManifest(name, body string) string {
 // convoy runs the command line and returns everything that it printed. What it exits with is told by the text only.
 func (w *world) convoy(args ...string) string {
 	w.Helper()
-	all := append(args, "--kubeconfig", w.info.Kubeconfig, "--temporal-address", w.info.TemporalAddress, "--task-queue", w.taskQueue)
+	all := append(slices.Clone(args), "--kubeconfig", w.info.Kubeconfig, "--temporal-address", w.info.TemporalAddress, "--task-queue", w.taskQueue)
 	out, err := exec.CommandContext(w.Context(), binaries.convoy, all...).CombinedOutput()
 	if err != nil {
-		require.IsType(w, &exec.ExitError{}, err)
+		var exit *exec.ExitError
+		require.ErrorAs(w, err, &exit)
 	}
 	return string(out)
 }

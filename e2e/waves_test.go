@@ -307,7 +307,7 @@ func TestWaves_wait_survives_the_worker(t *testing.T) {
 	first.kill()
 
 	w.worker()
-	looked := w.pendingActivity(run, "the wait", func(activity *workflowpb.PendingActivityInfo) bool { return true }).GetAttempt()
+	looked := w.pendingActivity(run, "the wait", func(*workflowpb.PendingActivityInfo) bool { return true }).GetAttempt()
 	w.waits(run, 1, looked+1)
 	require.Equal(t, since, w.wave("shop", 1).BlockedBy[0].Since)
 	require.Contains(t, w.query(run).WaitingFor, "wave 0 to be healthy")
