@@ -63,7 +63,7 @@ LINTED := . dev/build dev/run
 lint-go: $(GOLANGCI_LINT)
 	@for module in $(LINTED); do \
 		echo "golangci-lint in $$module"; \
-		(cd $$module && $(GOLANGCI_LINT) run --config "$(CURDIR)/.golangci.yaml" ./...); \
+		(cd $$module && $(GOLANGCI_LINT) run --allow-parallel-runners --config "$(CURDIR)/.golangci.yaml" ./...); \
 	done
 
 .PHONY: lint-workflows

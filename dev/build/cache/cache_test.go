@@ -235,8 +235,14 @@ func TestTheKubernetesVersionIsLinkedIn(t *testing.T) {
 func TestProgressTellsTheElapsedTime(t *testing.T) {
 	var out syncBuffer
 	done := announce(&out, "building kwok v1 (1/8)", time.Millisecond)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
 	for !strings.Contains(out.String(), "elapsed") {
-		time.Sleep(time.Millisecond) // polls what the goroutine writes
+		select {
+		case <-tick.C:
+		case <-t.Context().Done():
+			t.Fatal("nothing was told")
+		}
 	}
 	done(nil)
 	if got := out.String(); !strings.HasPrefix(got, "building kwok v1 (1/8) …\n") || !strings.Contains(got, "done after") {
