@@ -213,7 +213,8 @@ func (c *ControlPlane) startAPIServer(ctx context.Context, etcdPort, port int) e
 		if err := os.WriteFile(policy, auditPolicy, 0o644); err != nil {
 			return fmt.Errorf("write the audit policy: %w", err)
 		}
-		args = append(args, "--audit-log-path="+c.opts.AuditLog, "--audit-policy-file="+policy)
+		// One file, however large: who reads it by position must not meet a rotation.
+		args = append(args, "--audit-log-path="+c.opts.AuditLog, "--audit-policy-file="+policy, "--audit-log-maxsize=10000")
 	}
 	server, err := c.run("kube-apiserver", args)
 	if err != nil {
