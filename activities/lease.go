@@ -34,7 +34,6 @@ type lease struct {
 	confirmed time.Time
 	lost      bool // the server said so: another attempt runs, or the workflow has ended
 	progress  Progress
-	kick      chan struct{}
 }
 
 // underLease runs do while beats are confirmed. Its context ends when the workflow cancels the step, when the lease
@@ -47,7 +46,7 @@ func (a *Activities) underLease(ctx context.Context, step string, do func(contex
 	}
 	l := &lease{
 		runs: a.runs, token: info.TaskToken, valid: timeout / 2, every: timeout / 5, now: a.now,
-		progress: Progress{Step: step, Job: seenJob(ctx)}, kick: make(chan struct{}, 1),
+		progress: Progress{Step: step, Job: seenJob(ctx)},
 	}
 	leased, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -108,7 +107,6 @@ func (l *lease) run(ctx context.Context, cancel context.CancelCauseFunc, stoppin
 		case <-stopping:
 			cancel(errWorkerStopping)
 			return
-		case <-l.kick:
 		case <-ticker.C:
 		}
 		err := l.beat(ctx)

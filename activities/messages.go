@@ -149,11 +149,10 @@ type InventoryResult struct {
 
 // Outcome is the end of a sync, for its record.
 type Outcome struct {
-	Sync        SyncRef `json:"sync"`
-	Reason      string  `json:"reason"`
-	Message     string  `json:"message,omitempty"`
-	Cancelled   bool    `json:"cancelled,omitempty"`
-	RequestedBy string  `json:"requestedBy,omitempty"`
+	Sync      SyncRef `json:"sync"`
+	Reason    string  `json:"reason"`
+	Message   string  `json:"message,omitempty"`
+	Cancelled bool    `json:"cancelled,omitempty"`
 	// DryRan, Pruned: the step was reached, so its lists are news.
 	DryRan      bool  `json:"dryRan,omitempty"`
 	Unverified  Named `json:"unverified,omitzero"`

@@ -83,7 +83,6 @@ func (s *sync) end(ctx workflow.Context, err error) (SyncResult, error) {
 }
 
 func (s *sync) writeRecord(ctx workflow.Context) error {
-	s.outcome.RequestedBy = s.in.RequestedBy
 	return callOnly(ctx, s.option("record: "+s.outcome.Reason, "record", time.Minute), act.RecordSync, s.outcome)
 }
 
