@@ -30,6 +30,8 @@ type Activities struct {
 	log     *slog.Logger
 
 	renders *renderCache
+	digests *digestCache
+	shares  *shares
 }
 
 // Options of New. Store may be nil: then the store step is skipped and other workers render again.
@@ -44,6 +46,9 @@ type Options struct {
 	Now func() time.Time
 	// CacheBytes bounds the renders kept in memory, in bytes of canonical JSON. 64 MiB when 0.
 	CacheBytes int
+	// PerCluster bounds how many activities of this worker may work on one target cluster at a time, so that a dead or
+	// slow one leaves slots for the others. 25 when 0.
+	PerCluster int
 }
 
 // New makes the activities of a worker.
@@ -57,9 +62,12 @@ func New(o Options) *Activities {
 	if o.CacheBytes == 0 {
 		o.CacheBytes = 64 << 20
 	}
+	if o.PerCluster == 0 {
+		o.PerCluster = 25
+	}
 	return &Activities{
 		control: o.Control, targets: o.Targets, source: o.Source, store: o.Store, runs: o.Runs,
-		now: o.Now, log: o.Log, renders: newRenderCache(o.CacheBytes),
+		now: o.Now, log: o.Log, renders: newRenderCache(o.CacheBytes), digests: newDigestCache(), shares: newShares(o.PerCluster),
 	}
 }
 
@@ -69,6 +77,9 @@ type Control interface {
 	Release(ctx context.Context, namespace, name string) (*v1alpha1.Release, error)
 	// PatchStatus writes what mutate changes, if nobody else wrote rel in between (else release.ErrConflict).
 	PatchStatus(ctx context.Context, rel *v1alpha1.Release, mutate func(*v1alpha1.ReleaseStatus)) error
+	// SetFinalizer adds or removes a finalizer of a Release; it changes nothing where that is so already. On success rel
+	// is the new state.
+	SetFinalizer(ctx context.Context, rel *v1alpha1.Release, finalizer string, present bool) error
 	// Inventory returns an empty one without resourceVersion where there is none.
 	Inventory(ctx context.Context, rel *v1alpha1.Release) (*v1alpha1.ReleaseInventory, error)
 	// SaveInventory fails with release.ErrConflict when somebody else wrote it in between.
@@ -104,6 +115,8 @@ type Target interface {
 	AwaitEstablished(ctx context.Context, names []string) error
 	// Read returns nil when the object is absent.
 	Read(ctx context.Context, ref release.ObjectRef) (*release.Live, error)
+	// Facts looks at objects by their metadata only, index by index (D30).
+	Facts(ctx context.Context, refs []release.ObjectRef) ([]release.Seen, error)
 	// Delete deletes exactly the object that was read (D17).
 	Delete(ctx context.Context, live *release.Live, propagation metav1.DeletionPropagation) (release.Deletion, error)
 	// Health judges objects by the rules of kstatus (D24).
@@ -137,4 +150,7 @@ type Runs interface {
 	// Beat records a heartbeat at once and returns when the server has confirmed it (D16). It fails with
 	// *temporal.CanceledError when the activity is to stop, and with NotFound when another attempt took over.
 	Beat(ctx context.Context, taskToken []byte, progress any) error
+	// Ended tells the loop of a Release that a sync has ended, unless the loop is the parent run and still open: then
+	// Temporal itself does. A loop that is not there is no error.
+	Ended(ctx context.Context, loopID, parentRunID, syncRunID string) error
 }

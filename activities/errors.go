@@ -47,6 +47,8 @@ func perform[T any](ctx context.Context, a *Activities, step string, fallback re
 	do func(context.Context, *lease) (T, error), details ...any,
 ) (T, error) {
 	var result T
+	ctx, leave := a.withShare(ctx)
+	defer leave()
 	err := a.underLease(ctx, step, func(ctx context.Context, l *lease) error {
 		var err error
 		result, err = do(ctx, l)

@@ -82,6 +82,10 @@ func (a *Activities) renderSource(ctx context.Context, rel *v1alpha1.Release) (*
 	if err != nil {
 		return nil, err
 	}
+	return a.parse(files, revision)
+}
+
+func (a *Activities) parse(files []release.File, revision string) (*release.Render, error) {
 	render, err := release.Parse(files)
 	if err != nil {
 		return nil, release.Problemf(release.RenderFailed, "%s", shorten(err.Error()))
@@ -147,6 +151,9 @@ func (a *Activities) open(ctx context.Context, ref SyncRef) (*step, error) {
 
 // locate connects to the target cluster and gives each object of the render its identity there.
 func (a *Activities) locate(ctx context.Context, rel *v1alpha1.Release, render *release.Render) (*step, error) {
+	if err := a.enter(ctx, rel); err != nil {
+		return nil, err
+	}
 	target, err := a.targets.Connect(ctx, rel, release.RenderCRDs(render))
 	if err != nil {
 		return nil, err

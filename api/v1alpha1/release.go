@@ -15,6 +15,8 @@ import (
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Applied")].reason`
 // +kubebuilder:printcolumn:name="Since",type=date,JSONPath=`.status.conditions[?(@.type=="Applied")].lastTransitionTime`
 // +kubebuilder:printcolumn:name="Doing",type=string,JSONPath=`.status.conditions[?(@.type=="Reconciling")].message`
+// +kubebuilder:printcolumn:name="Next",type=string,priority=1,JSONPath=`.status.nextReconcileAt`,description="When convoy looks at the Release again by itself."
+// +kubebuilder:printcolumn:name="Suspended",type=boolean,priority=1,JSONPath=`.spec.suspend`
 // +kubebuilder:printcolumn:name="Succeeded",type=date,JSONPath=`.status.lastSuccessful.finishedAt`,description="When a render was last applied whole."
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Applied")].message`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -26,6 +28,16 @@ type Release struct {
 	Spec   ReleaseSpec   `json:"spec"`
 	Status ReleaseStatus `json:"status,omitempty"`
 }
+
+// What people and programs write on a Release to ask for a sync (SPEC 4), and what convoy writes there.
+const (
+	// AnnotationSyncRequested asks for a sync when its value is new; the value is the id of the request.
+	AnnotationSyncRequested = "convoy.dev/sync-requested"
+	// AnnotationSyncForce "true" makes that request a forced one.
+	AnnotationSyncForce = "convoy.dev/sync-force"
+	// FinalizerPrune keeps a Release with the deletion policy Prune until its objects are pruned.
+	FinalizerPrune = "convoy.dev/prune"
+)
 
 // ReleaseList is a list of Releases.
 //
@@ -48,7 +60,26 @@ type ReleaseSpec struct {
 	// Source is where the manifests come from: exactly one of inline, path and url.
 	Source Source `json:"source"`
 
-	// SyncPolicy says how a render is applied and what is pruned.
+	// Interval is the cadence of the reconcile: how often the source is rendered and the cluster is compared. A changed
+	// Release, a new render and a request are acted upon at once. It is spread by up to a tenth, so that Releases do
+	// not wake together.
+	// +kubebuilder:default="5m"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('720h')",message="interval is between 1s and 720h"
+	// +optional
+	Interval *metav1.Duration `json:"interval,omitempty"`
+
+	// Suspend stops new syncs. A sync that runs is left to its end; requests are kept until it is lifted.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+
+	// DeletionPolicy says what happens to the objects on the cluster when the Release is deleted: Orphan leaves them,
+	// Prune deletes everything in the inventory by the rules of the prune before the Release goes. A Release that hangs
+	// because its cluster is gone is let go by changing this to Orphan.
+	// +kubebuilder:default=Orphan
+	// +optional
+	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
+
+	// SyncPolicy says when and how a render is applied and what is pruned.
 	// +optional
 	SyncPolicy SyncPolicy `json:"syncPolicy,omitzero"`
 
@@ -95,8 +126,50 @@ type Source struct {
 	URL *string `json:"url,omitempty"`
 }
 
-// SyncPolicy says how a render is applied and what is pruned.
+// DeletionPolicy is what the deletion of a Release does to its objects.
+//
+// +kubebuilder:validation:Enum=Orphan;Prune
+type DeletionPolicy string
+
+// The deletion policies.
+const (
+	// DeletionOrphan leaves the objects on the cluster; the inventory goes with the Release.
+	DeletionOrphan DeletionPolicy = "Orphan"
+	// DeletionPrune deletes everything in the inventory, by the rules of the prune, before the Release goes.
+	DeletionPrune DeletionPolicy = "Prune"
+)
+
+// SyncMode is what starts a sync.
+//
+// +kubebuilder:validation:Enum=Auto;Manual
+type SyncMode string
+
+// The sync modes (S4).
+const (
+	// SyncAuto syncs new renders, changed Releases and drift by itself.
+	SyncAuto SyncMode = "Auto"
+	// SyncManual syncs on request only; the reconcile says what it would do.
+	SyncManual SyncMode = "Manual"
+)
+
+// SyncPolicy says when and how a render is applied and what is pruned.
 type SyncPolicy struct {
+	// Mode is Auto (new renders, changed Releases and drift are synced by themselves) or Manual (only a request starts
+	// a sync; the reconcile renders, compares and reports OutOfSync).
+	// +kubebuilder:default=Auto
+	// +optional
+	Mode SyncMode `json:"mode,omitempty"`
+
+	// ResyncInterval is after what time a whole sync runs even when nothing seems to have changed.
+	// +kubebuilder:default="1h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="resyncInterval is at least 1s"
+	// +optional
+	ResyncInterval *metav1.Duration `json:"resyncInterval,omitempty"`
+
+	// Retry bounds the exponential backoff between the syncs after a DeployFailed, PruneFailed or HookFailed.
+	// +optional
+	Retry RetryPolicy `json:"retry,omitzero"`
+
 	// Prune says what happens to objects that an earlier render brought and this one no longer holds.
 	// +optional
 	Prune PrunePolicy `json:"prune,omitzero"`
@@ -108,6 +181,21 @@ type SyncPolicy struct {
 	// +kubebuilder:validation:MaxItems=200
 	// +optional
 	Waves []WavePolicy `json:"waves,omitempty"`
+}
+
+// RetryPolicy is the backoff between syncs that failed.
+type RetryPolicy struct {
+	// InitialInterval is the pause after the first failure. It doubles with each further one.
+	// +kubebuilder:default="10s"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="initialInterval is at least 1s"
+	// +optional
+	InitialInterval *metav1.Duration `json:"initialInterval,omitempty"`
+
+	// MaxInterval bounds the pause.
+	// +kubebuilder:default="5m"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="maxInterval is at least 1s"
+	// +optional
+	MaxInterval *metav1.Duration `json:"maxInterval,omitempty"`
 }
 
 // PrunePolicy says what is deleted from the target cluster after every wave was applied.

@@ -14,7 +14,8 @@ const (
 
 // ReleaseStatus is what convoy reports. Lists hold at most 20 entries, with the total beside them (D35).
 type ReleaseStatus struct {
-	// ObservedGeneration is the generation of the Release that the last sync worked on.
+	// ObservedGeneration is the generation of the Release that convoy has acted upon: the last sync worked on it, or
+	// there was nothing to sync in it.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
@@ -76,6 +77,20 @@ type ReleaseStatus struct {
 	// +optional
 	TerminatingTotal int32 `json:"terminatingTotal,omitempty"`
 
+	// LastHandledRequests lists the sync requests that were answered, newest first.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=20
+	// +optional
+	LastHandledRequests []HandledRequest `json:"lastHandledRequests,omitempty"`
+
+	// HandledRequestsTotal is the number of sync requests that were ever answered.
+	// +optional
+	HandledRequestsTotal int64 `json:"handledRequestsTotal,omitempty"`
+
+	// NextReconcileAt is about when convoy looks at the Release again by itself. Empty while it is suspended.
+	// +optional
+	NextReconcileAt *metav1.Time `json:"nextReconcileAt,omitempty"`
+
 	// History lists the renders that were applied, newest first.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
@@ -85,6 +100,26 @@ type ReleaseStatus struct {
 	// Fence keeps two syncs of one Release apart. Only convoy writes it.
 	// +optional
 	Fence *Fence `json:"fence,omitempty"`
+}
+
+// HandledRequest is the answer to one sync request.
+type HandledRequest struct {
+	// ID of the request: the caller's own, the value of the annotation, or one that convoy gave it.
+	ID string `json:"id"`
+	// Result of the sync that served it: Succeeded, Failed or Superseded; Refused when none could.
+	Result string `json:"result"`
+	// Reason is the reason of the condition Applied, or why the request was refused.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// Message says more.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// Digest of the render that was synced.
+	// +optional
+	Digest string `json:"digest,omitempty"`
+	// RunID of the sync in Temporal.
+	// +optional
+	RunID string `json:"runID,omitempty"`
 }
 
 // AttemptResult is what became of a sync.

@@ -141,3 +141,51 @@ func onlyIf(b bool, s string) string {
 	}
 	return ""
 }
+
+// The reasons of conditions while no sync runs: of Ready, that the source or the cluster differ from what is applied and
+// nobody asked for a sync (S4), and of Reconciling, that spec.suspend is set. They are no reasons of Applied.
+const (
+	OutOfSync = "OutOfSync"
+	Suspended = "Suspended"
+)
+
+// Idle is the state of a Release that is looked at and not synced.
+type Idle struct {
+	// Reason is OutOfSync, Suspended, or empty when all is well.
+	Reason, Message string
+	// Generation of the Release, and whether nothing is to be synced in it: then the conditions are about it too.
+	Generation int64
+	Current    bool
+}
+
+// Rest are the conditions of a Release that is looked at and not synced. Applied keeps its status and reason: what is
+// applied did not change (S4, D30).
+func Rest(previous []metav1.Condition, idle Idle, now time.Time) []metav1.Condition {
+	out := slices.Clone(previous)
+	put := func(kind string, status metav1.ConditionStatus, reason, message string) {
+		meta.SetStatusCondition(&out, metav1.Condition{
+			Type: kind, Status: status, Reason: reason, Message: clip(message, maxConditionBytes),
+			ObservedGeneration: idle.Generation, LastTransitionTime: metav1.NewTime(now),
+		})
+	}
+	applied := meta.FindStatusCondition(out, v1alpha1.ConditionApplied)
+	if idle.Current {
+		for i := range out {
+			out[i].ObservedGeneration = idle.Generation
+		}
+	}
+	switch {
+	case idle.Reason == OutOfSync:
+		put(v1alpha1.ConditionReady, metav1.ConditionFalse, OutOfSync, idle.Message)
+	case applied != nil:
+		put(v1alpha1.ConditionReady, applied.Status, applied.Reason, applied.Message)
+	}
+	reconciling := meta.FindStatusCondition(out, v1alpha1.ConditionReconciling)
+	switch {
+	case idle.Reason != "":
+		put(v1alpha1.ConditionReconciling, metav1.ConditionFalse, idle.Reason, idle.Message)
+	case reconciling != nil && (reconciling.Reason == Suspended || reconciling.Reason == OutOfSync):
+		put(v1alpha1.ConditionReconciling, metav1.ConditionFalse, "Idle", "")
+	}
+	return out
+}

@@ -1,0 +1,346 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"convoy.dev/convoy/api/v1alpha1"
+	"convoy.dev/convoy/internal/release"
+)
+
+// Observe looks at a Release for its loop and tells what has to be done (S4, S7, D22, D23, D30). It reads the Release,
+// renders the source, and compares the cluster with what the last sync left, by metadata only; each of these only while
+// the answer is open. It starts nothing. In the world it writes the loop's part of the status: what requests came to,
+// when the next reconcile is, whether the Release is suspended or out of sync; and the finalizer of the deletion policy.
+//
+// Idempotent: it writes nothing that is there already.
+// Fails with: Waiting, when the control cluster is out of reach. A source without a render and a target cluster that
+// does not answer are no failures: they are reasons to sync, and the sync reports them.
+// Heartbeat: the step's name.
+func (a *Activities) Observe(ctx context.Context, in ObserveInput) (Observation, error) {
+	return perform(ctx, a, "observe", release.DeployFailed, func(ctx context.Context, _ *lease) (Observation, error) {
+		o := &observer{Activities: a, in: in}
+		seen, err := o.run(ctx)
+		var wait *waitError
+		if err != nil && ctx.Err() == nil && !errors.As(err, &wait) {
+			err = &waitError{message: shorten(err.Error()), after: observeAgain}
+		}
+		return seen, err
+	})
+}
+
+// observeAgain is the pause before a look that failed is tried again; compareFor bounds how long the target cluster may
+// take to show its objects: a sync that follows tries longer, and reports within a minute (D22).
+const (
+	observeAgain = 5 * time.Second
+	compareFor   = 15 * time.Second
+)
+
+// observer is one run of Observe.
+type observer struct {
+	*Activities
+	in   ObserveInput
+	rel  *v1alpha1.Release
+	seen Observation
+}
+
+func (o *observer) run(ctx context.Context) (Observation, error) {
+	rel, err := o.control.Release(ctx, o.in.Namespace, o.in.Name)
+	if errors.Is(err, release.ErrNotFound) || err == nil && o.in.UID != "" && string(rel.UID) != o.in.UID && o.in.Running != nil {
+		return Observation{Action: release.ActGone, Cause: "there is no such Release any more"}, nil
+	}
+	if err != nil {
+		return Observation{}, err
+	}
+	o.rel = rel
+	o.describe()
+	if err := o.decide(ctx); err != nil {
+		return Observation{}, err
+	}
+	return o.seen, o.write(ctx)
+}
+
+// describe is what the loop has to know of the Release in any case.
+func (o *observer) describe() {
+	spec, status := o.rel.Spec, o.rel.Status
+	o.seen = Observation{
+		UID: string(o.rel.UID), Generation: o.rel.Generation, Spec: release.SpecSum(spec), Cadence: release.CadenceOf(spec),
+		Manual: spec.SyncPolicy.Mode == v1alpha1.SyncManual,
+	}
+	if spec.ClusterRef != nil {
+		o.seen.Cluster = spec.ClusterRef.Name
+	}
+	if o.in.First {
+		o.seen.Handled = status.LastHandledRequests
+	}
+	if id := o.rel.Annotations[v1alpha1.AnnotationSyncRequested]; id != "" {
+		o.seen.AnnotationID = id
+		if id != o.in.AnnotationID && !release.Handled(status.LastHandledRequests, id) {
+			o.seen.Request = &release.Request{
+				IDs: []string{id}, Force: o.rel.Annotations[v1alpha1.AnnotationSyncForce] == "true", RequestedBy: "annotation",
+			}
+		}
+	}
+	if last := status.LastAttempted; last != nil {
+		o.seen.Last = &Ended{RunID: last.RunID, Result: string(last.Result), Reason: last.Reason, Message: last.Message, Digest: last.Digest}
+	}
+}
+
+// requested reports whether a request waits that was not answered yet.
+func (o *observer) requested() bool {
+	return o.seen.Request != nil || slices.ContainsFunc(o.in.Requests, func(id string) bool {
+		return !release.Handled(o.rel.Status.LastHandledRequests, id)
+	})
+}
+
+func (o *observer) decide(ctx context.Context) error {
+	switch {
+	case o.rel.DeletionTimestamp != nil:
+		return o.deleting(ctx)
+	case o.in.Running != nil:
+		return o.watch(ctx)
+	case o.rel.Spec.Suspend:
+		o.seen.Action, o.seen.Cause = release.ActSuspended, "spec.suspend is set"
+		return nil
+	}
+	if busy, err := o.otherSync(ctx); err != nil || busy {
+		return err
+	}
+	decision, err := release.Decide(o.facts(), o.look(ctx))
+	if err != nil {
+		return err
+	}
+	o.seen.Action, o.seen.Cause, o.seen.Digest = decision.Action, decision.Cause, decision.Digest
+	if decision.RenderError != nil {
+		o.seen.Cause += ": " + shorten(decision.RenderError.Error())
+	}
+	if len(decision.Drift) > 0 {
+		o.note(ctx, "Drifted", decision.Cause)
+	}
+	return nil
+}
+
+// deleting decides what the deletion of a Release needs: with the policy Orphan nothing.
+func (o *observer) deleting(ctx context.Context) error {
+	o.seen.Action, o.seen.Cause = release.ActDelete, "the Release is being deleted"
+	if o.rel.Spec.DeletionPolicy == v1alpha1.DeletionPrune && slices.Contains(o.rel.Finalizers, v1alpha1.FinalizerPrune) {
+		return nil
+	}
+	o.seen.Action = release.ActGone
+	return o.control.SetFinalizer(ctx, o.rel, v1alpha1.FinalizerPrune, false)
+}
+
+// watch looks after the sync that the loop waits for: whether it has ended, and whether it is out of date (D23).
+func (o *observer) watch(ctx context.Context) error {
+	o.seen.Action, o.seen.Cause = release.ActBusy, "a sync runs"
+	running := o.in.Running
+	if !running.Awaited {
+		open, _, err := o.runs.Running(ctx, release.SyncWorkflowID(o.in.Namespace, o.in.Name), running.RunID)
+		if err != nil {
+			return err
+		}
+		o.seen.RunEnded = !open
+	}
+	if o.seen.RunEnded || o.seen.Manual && !o.requested() {
+		return nil
+	}
+	if running.Spec != "" && running.Spec != o.seen.Spec {
+		o.seen.Supersede = fmt.Sprintf("generation %d of the Release", o.rel.Generation)
+		return nil
+	}
+	digest, err := o.digest(ctx)
+	if err == nil && running.Digest != "" && digest != running.Digest {
+		o.seen.Supersede = "render " + release.ShortDigest(digest)
+	}
+	return nil
+}
+
+// otherSync reports whether a sync of the Release runs that is not the loop's: one that a person started.
+func (o *observer) otherSync(ctx context.Context) (bool, error) {
+	fence := o.rel.Status.Fence
+	if fence == nil || fence.Acknowledged {
+		return false, nil
+	}
+	running, _, err := o.runs.Running(ctx, fence.WorkflowID, fence.RunID)
+	if err != nil || !running {
+		return false, err
+	}
+	o.seen.Action, o.seen.Cause, o.seen.OtherRun = release.ActBusy, "another sync runs, run "+fence.RunID, fence.RunID
+	return true, nil
+}
+
+func (o *observer) facts() release.Facts {
+	return release.Facts{
+		Now: o.now(), Manual: o.seen.Manual, Due: o.in.Due, Requested: o.requested(), Whole: o.in.Whole,
+		Generation: o.rel.Generation, Spec: o.seen.Spec, SyncedSpec: o.in.SyncedSpec, Status: &o.rel.Status,
+		ResyncInterval: release.ResyncInterval(o.rel.Spec), Retry: o.in.Retry, RetryOf: o.in.RetryOf,
+	}
+}
+
+func (o *observer) look(ctx context.Context) release.Look {
+	var inv *v1alpha1.ReleaseInventory
+	inventory := func() (*v1alpha1.ReleaseInventory, error) {
+		var err error
+		if inv == nil {
+			inv, err = o.control.Inventory(ctx, o.rel)
+		}
+		return inv, err
+	}
+	return release.Look{
+		Render: func() (string, error) { return o.digest(ctx) },
+		Pending: func() (bool, error) {
+			inv, err := inventory()
+			return err == nil && len(inv.Spec.Pending) > 0, err
+		},
+		Drift: func() ([]release.Drifted, error) {
+			inv, err := inventory()
+			if err != nil {
+				return nil, err
+			}
+			return o.drift(ctx, inv)
+		},
+	}
+}
+
+// digest is the digest of the source's render, on one try: a sync that follows tries longer (D22).
+func (o *observer) digest(ctx context.Context) (string, error) {
+	files, revision, err := o.source.Fetch(ctx, o.rel.Spec.Source)
+	if err != nil {
+		return "", err
+	}
+	return o.digests.of(files, func() (string, error) {
+		render, err := o.parse(files, revision)
+		if err != nil {
+			return "", err
+		}
+		return render.Digest, nil
+	})
+}
+
+// drift compares the cluster with the inventory (D30). A cluster that does not answer is a reason to sync, which
+// reports it.
+func (o *observer) drift(ctx context.Context, inv *v1alpha1.ReleaseInventory) ([]release.Drifted, error) {
+	ctx, cancel := context.WithTimeout(ctx, compareFor)
+	defer cancel()
+	refs := release.RefsOf(inv.Spec.Objects)
+	if len(refs) == 0 {
+		return nil, nil
+	}
+	if err := o.enter(ctx, o.rel); err != nil {
+		return nil, err
+	}
+	target, err := o.targets.Connect(ctx, o.rel, nil)
+	if err == nil {
+		var seen []release.Seen
+		if seen, err = target.Facts(ctx, refs); err == nil {
+			return release.Drift(refs, release.UnpackFacts("", len(refs)), seen), nil
+		}
+	}
+	if guardErr := release.CheckGuard(ctx); guardErr != nil {
+		return nil, guardErr
+	}
+	return nil, &release.Incomparable{Cause: shorten(err.Error())}
+}
+
+// write writes the loop's part of the status.
+func (o *observer) write(ctx context.Context) error {
+	if o.rel.DeletionTimestamp == nil && o.rel.Spec.DeletionPolicy == v1alpha1.DeletionPrune != slices.Contains(o.rel.Finalizers, v1alpha1.FinalizerPrune) {
+		if err := o.control.SetFinalizer(ctx, o.rel, v1alpha1.FinalizerPrune, o.rel.Spec.DeletionPolicy == v1alpha1.DeletionPrune); err != nil {
+			return err
+		}
+	}
+	if o.seen.Action == release.ActNothing || o.seen.Action == release.ActOutOfSync {
+		o.seen.NextAt = o.seen.Cadence.Next(o.seen.UID, o.now(), 0)
+	}
+	if o.seen.Action == release.ActOutOfSync {
+		o.note(ctx, "OutOfSync", o.outOfSync())
+	}
+	_, err := o.writeLoop(ctx, o.rel, o.mutate)
+	if errors.Is(err, release.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+func (o *observer) mutate(status *v1alpha1.ReleaseStatus) {
+	answer(status, o.in.Answers, o.seen.AnnotationID)
+	idle := release.Idle{Generation: o.rel.Generation, Current: o.seen.Action == release.ActNothing}
+	next := o.timestamp()
+	switch o.seen.Action {
+	case release.ActNothing:
+	case release.ActOutOfSync:
+		idle.Reason, idle.Message = release.OutOfSync, o.outOfSync()
+	case release.ActSuspended:
+		idle.Reason, idle.Message = release.Suspended, o.suspended()
+		status.NextReconcileAt, next = nil, nil
+	default:
+		return
+	}
+	if next != nil {
+		next.Time = o.seen.NextAt.Truncate(time.Second)
+		status.NextReconcileAt = next
+	}
+	status.ObservedGeneration = o.rel.Generation
+	status.Conditions = release.Rest(status.Conditions, idle, o.now())
+}
+
+func (o *observer) suspended() string {
+	waiting := len(o.in.Requests)
+	if o.seen.Request != nil {
+		waiting++
+	}
+	message := "spec.suspend is set: no sync starts until it is lifted (convoy resume)"
+	if waiting > 0 {
+		message += fmt.Sprintf("; %d sync requests wait", waiting)
+	}
+	return message
+}
+
+// outOfSync says what is not synced, with both digests (S4).
+func (o *observer) outOfSync() string {
+	applied := "nothing is applied"
+	if last := o.rel.Status.LastSuccessful; last != nil {
+		applied = "applied is " + last.Digest
+	}
+	source := ""
+	if o.seen.Digest != "" {
+		source = ", the source has " + o.seen.Digest
+	}
+	return fmt.Sprintf("%s: %s%s; mode is Manual: ask for it with convoy sync %s/%s", o.seen.Cause, applied, source, o.rel.Namespace, o.rel.Name)
+}
+
+// note records an event of the loop, once for each message.
+func (o *observer) note(ctx context.Context, reason, message string) {
+	o.event(ctx, o.rel, SyncRef{Digest: release.SumOf(message)}, "Normal", reason, "%s", message)
+}
+
+// writeLoop changes the loop's part of the status; the fence does not matter to it.
+func (a *Activities) writeLoop(ctx context.Context, rel *v1alpha1.Release, mutate func(*v1alpha1.ReleaseStatus)) (*v1alpha1.Release, error) {
+	for {
+		err := a.control.PatchStatus(ctx, rel, mutate)
+		if !errors.Is(err, release.ErrConflict) {
+			return rel, err
+		}
+		if rel, err = a.control.Release(ctx, rel.Namespace, rel.Name); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// answer adds answers that status does not have yet.
+func answer(status *v1alpha1.ReleaseStatus, answers []v1alpha1.HandledRequest, keep string) {
+	var fresh []v1alpha1.HandledRequest
+	for _, a := range answers {
+		if !release.Handled(status.LastHandledRequests, a.ID) {
+			fresh = append(fresh, a)
+		}
+	}
+	if len(fresh) == 0 {
+		return
+	}
+	status.LastHandledRequests = release.Handle(status.LastHandledRequests, fresh, keep)
+	status.HandledRequestsTotal += int64(len(fresh))
+}
