@@ -234,7 +234,8 @@ func (p *preparation) settle(ctx context.Context, st *step) error {
 	if !p.unsure {
 		absent = nil
 	}
-	inv.Spec.Objects, inv.Spec.Pending = release.Records(recorded), release.Records(release.Minus(absent, st.plan.Refs()))
+	release.SetObjects(inv, recorded, release.FactsOf(inv))
+	inv.Spec.Pending = release.Records(release.Minus(absent, st.plan.Refs()))
 	touch(inv, p.ref)
 	return p.saveInventory(ctx, inv)
 }
