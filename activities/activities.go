@@ -115,7 +115,7 @@ type Target interface {
 	AwaitEstablished(ctx context.Context, names []string) error
 	// Read returns nil when the object is absent.
 	Read(ctx context.Context, ref release.ObjectRef) (*release.Live, error)
-	// Facts looks at objects by their metadata only, index by index (D30).
+	// Facts shows what is to be seen of each object, from metadata alone (D30). The answer is aligned with refs.
 	Facts(ctx context.Context, refs []release.ObjectRef) ([]release.Seen, error)
 	// Delete deletes exactly the object that was read (D17).
 	Delete(ctx context.Context, live *release.Live, propagation metav1.DeletionPropagation) (release.Deletion, error)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -25,7 +26,7 @@ import (
 // Superseded (the Release changed, and the render is not to be had any more).
 // Heartbeat: the wave, how many of its objects are applied, and the object at hand.
 func (a *Activities) ApplyWave(ctx context.Context, in WaveInput) (ApplyWaveResult, error) {
-	w := &waveApply{Activities: a, in: in, attempt: activity.GetInfo(ctx).Attempt, began: a.now()}
+	w := &waveApply{Activities: a, in: in, attempt: activity.GetInfo(ctx).Attempt, began: a.now(), facts: map[release.ObjectRef]release.Fact{}}
 	return perform(ctx, a, "apply", release.DeployFailed, w.run)
 }
 
@@ -42,6 +43,7 @@ type waveApply struct {
 	// recorded is what the inventory held, others what is pending there beside this wave, applied what this attempt
 	// applied, and uncertain what it may have applied.
 	recorded, others, applied, uncertain []release.ObjectRef
+	facts                                map[release.ObjectRef]release.Fact // of what this attempt applied (D30)
 	changed                              int
 	definitions                          []string // CustomResourceDefinitions that this attempt created or changed
 	takenOver                            []string
@@ -193,6 +195,7 @@ func (w *waveApply) apply(ctx context.Context, l *lease) error {
 
 func (w *waveApply) note(item release.Item, answer release.Applied) {
 	w.applied = append(w.applied, item.Ref)
+	w.facts[item.Ref] = answer.Fact
 	if answer.Created || answer.Changed {
 		w.changed++
 		if item.Ref.IsCRD() {
@@ -253,16 +256,16 @@ func (w *waveApply) close(ctx context.Context, l *lease, applyErr error) error {
 	return err
 }
 
-// writeUnion writes the inventory as what it held and what was applied since; pending is what may still be applied.
-// Nothing is written when nothing changed.
+// writeUnion writes the inventory as what it held and what was applied since, with the facts of that (D30); pending is
+// what may still be applied. Nothing is written when nothing changed.
 func (w *waveApply) writeUnion(ctx context.Context, pending []release.ObjectRef) error {
 	union := release.Union(w.recorded, w.applied)
 	pending = release.Minus(release.Union(w.others, pending), union)
-	if release.Equal(union, release.RefsOf(w.inv.Spec.Objects)) && release.Equal(pending, release.RefsOf(w.inv.Spec.Pending)) {
+	if !w.setUnion(union) && release.Equal(pending, release.RefsOf(w.inv.Spec.Pending)) {
 		return nil
 	}
 	for {
-		w.inv.Spec.Objects, w.inv.Spec.Pending = release.Records(union), release.Records(pending)
+		w.inv.Spec.Pending = release.Records(pending)
 		err := w.control.SaveInventory(ctx, w.inv)
 		if !errors.Is(err, release.ErrConflict) {
 			return inventoryFailure(err)
@@ -273,8 +276,15 @@ func (w *waveApply) writeUnion(ctx context.Context, pending []release.ObjectRef)
 		if w.inv, err = w.control.Inventory(ctx, w.rel); err != nil {
 			return err
 		}
-		union = release.Union(release.RefsOf(w.inv.Spec.Objects), w.applied)
+		w.setUnion(release.Union(release.RefsOf(w.inv.Spec.Objects), w.applied))
 	}
+}
+
+// setUnion reports whether it changes what the inventory holds. What this attempt did not apply keeps its fact.
+func (w *waveApply) setUnion(union []release.ObjectRef) bool {
+	facts := release.FactsOf(w.inv)
+	maps.Copy(facts, w.facts)
+	return release.SetObjects(w.inv, union, facts)
 }
 
 // showProgress shows a wave that takes its time: after a second, and then every five seconds.

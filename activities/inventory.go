@@ -53,7 +53,8 @@ func (a *Activities) writeExact(ctx context.Context, st *step, in InventoryInput
 		if exact && inv.ResourceVersion != "" {
 			return result, nil
 		}
-		inv.Spec.Objects, inv.Spec.Pending = release.Records(applied), release.Records(pending)
+		release.SetObjects(inv, applied, release.FactsOf(inv))
+		inv.Spec.Pending = release.Records(pending)
 		describe(inv, uid, st.target.Address())
 		err = a.control.SaveInventory(ctx, inv)
 		if err == nil {

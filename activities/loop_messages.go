@@ -62,7 +62,7 @@ type Observation struct {
 	// AnnotationID is the value of the request annotation, and Request the request that it makes, if it is new.
 	AnnotationID string           `json:"annotationID,omitempty"`
 	Request      *release.Request `json:"request,omitempty"`
-	// Handled are the requests that status knows to be answered, on a first look.
+	// Handled are the requests that status knows to be answered: those that were asked for, and all on a first look.
 	Handled []v1alpha1.HandledRequest `json:"handled,omitempty"`
 	// Last is the last sync that status knows of.
 	Last *Ended `json:"last,omitempty"`

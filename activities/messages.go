@@ -20,6 +20,10 @@ type SyncRef struct {
 	Revision string `json:"revision,omitempty"`
 	// Stored: the render comes from the render store, not from the source.
 	Stored bool `json:"stored,omitempty"`
+	// Deleting: the Release is being deleted, and its render counts as empty.
+	Deleting bool `json:"deleting,omitempty"`
+	// Unreachable: the render failed because the source could not be read, so it is tried again (D1).
+	Unreachable bool `json:"unreachable,omitempty"`
 }
 
 // PrepareInput asks for a sync.
@@ -30,6 +34,10 @@ type PrepareInput struct {
 	RequestedBy string `json:"requestedBy,omitempty"`
 	// Digest of a stored render to sync instead of the source.
 	Digest string `json:"digest,omitempty"`
+	// Retry: a person's request that failed is tried again; hooks that have succeeded since do not run again (D25).
+	Retry bool `json:"retry,omitempty"`
+	// Cause of the sync, for people.
+	Cause string `json:"cause,omitempty"`
 }
 
 // Prepared is the plan of a sync.
@@ -161,6 +169,10 @@ type Outcome struct {
 	Terminating Named `json:"terminating,omitzero"`
 	// FailedWave is the wave that failed or was left, nil when none was.
 	FailedWave *int32 `json:"failedWave,omitempty"`
+	// Loop is what the loop of the Release wants recorded; nil for a sync that it did not start.
+	Loop *LoopRef `json:"loop,omitempty"`
+	// ParentRunID is the run of the loop that started the sync.
+	ParentRunID string `json:"parentRunID,omitempty"`
 }
 
 // Progress is what a heartbeat records: the whole of it each time, for display and for the next attempt.

@@ -73,8 +73,10 @@ func (o *observer) describe() {
 	if spec.ClusterRef != nil {
 		o.seen.Cluster = spec.ClusterRef.Name
 	}
-	if o.in.First {
-		o.seen.Handled = status.LastHandledRequests
+	for _, handled := range status.LastHandledRequests {
+		if o.in.First || slices.Contains(o.in.Requests, handled.ID) {
+			o.seen.Handled = append(o.seen.Handled, handled)
+		}
 	}
 	if id := o.rel.Annotations[v1alpha1.AnnotationSyncRequested]; id != "" {
 		o.seen.AnnotationID = id
@@ -97,6 +99,9 @@ func (o *observer) requested() bool {
 }
 
 func (o *observer) decide(ctx context.Context) error {
+	if err := o.hasEnded(ctx); err != nil {
+		return err
+	}
 	switch {
 	case o.rel.DeletionTimestamp != nil:
 		return o.deleting(ctx)
@@ -117,6 +122,9 @@ func (o *observer) decide(ctx context.Context) error {
 	if decision.RenderError != nil {
 		o.seen.Cause += ": " + shorten(decision.RenderError.Error())
 	}
+	if decision.Action == release.ActSync && o.in.Retry && o.seen.Digest == "" { // force ends with a new render (D26)
+		o.seen.Digest, _ = o.digest(ctx)
+	}
 	if len(decision.Drift) > 0 {
 		o.note(ctx, "Drifted", decision.Cause)
 	}
@@ -133,17 +141,20 @@ func (o *observer) deleting(ctx context.Context) error {
 	return o.control.SetFinalizer(ctx, o.rel, v1alpha1.FinalizerPrune, false)
 }
 
-// watch looks after the sync that the loop waits for: whether it has ended, and whether it is out of date (D23).
+// hasEnded looks whether the sync that the loop waits for has ended, where Temporal does not tell the loop.
+func (o *observer) hasEnded(ctx context.Context) error {
+	if o.in.Running == nil || o.in.Running.Awaited {
+		return nil
+	}
+	open, _, err := o.runs.Running(ctx, release.SyncWorkflowID(o.in.Namespace, o.in.Name), o.in.Running.RunID)
+	o.seen.RunEnded = err == nil && !open
+	return err
+}
+
+// watch looks after the sync that the loop waits for: whether it is out of date (D23).
 func (o *observer) watch(ctx context.Context) error {
 	o.seen.Action, o.seen.Cause = release.ActBusy, "a sync runs"
 	running := o.in.Running
-	if !running.Awaited {
-		open, _, err := o.runs.Running(ctx, release.SyncWorkflowID(o.in.Namespace, o.in.Name), running.RunID)
-		if err != nil {
-			return err
-		}
-		o.seen.RunEnded = !open
-	}
 	if o.seen.RunEnded || o.seen.Manual && !o.requested() {
 		return nil
 	}
@@ -151,8 +162,12 @@ func (o *observer) watch(ctx context.Context) error {
 		o.seen.Supersede = fmt.Sprintf("generation %d of the Release", o.rel.Generation)
 		return nil
 	}
+	synced := running.Digest
+	if last := o.rel.Status.LastAttempted; last != nil && last.RunID == running.RunID && last.Digest != "" {
+		synced = last.Digest
+	}
 	digest, err := o.digest(ctx)
-	if err == nil && running.Digest != "" && digest != running.Digest {
+	if err == nil && synced != "" && digest != synced {
 		o.seen.Supersede = "render " + release.ShortDigest(digest)
 	}
 	return nil
@@ -236,7 +251,7 @@ func (o *observer) drift(ctx context.Context, inv *v1alpha1.ReleaseInventory) ([
 	if err == nil {
 		var seen []release.Seen
 		if seen, err = target.Facts(ctx, refs); err == nil {
-			return release.Drift(refs, release.UnpackFacts("", len(refs)), seen), nil
+			return release.Drift(refs, release.UnpackFacts(inv.Spec.Facts, len(refs)), seen), nil
 		}
 	}
 	if guardErr := release.CheckGuard(ctx); guardErr != nil {

@@ -38,6 +38,10 @@ type preparation struct {
 	orphans int
 	// unsure: an earlier attempt or sync may have left a request in flight.
 	unsure bool
+	// unreachable: the source could not be read, so the failure is tried again (D1).
+	unreachable bool
+	// deletion: the Release is being deleted, and everything is to be pruned.
+	deletion bool
 	// clean: the sync before succeeded, so what it left pending was only to be looked at once more.
 	clean bool
 }
@@ -46,7 +50,11 @@ func (p *preparation) run(ctx context.Context, _ *lease) (Prepared, error) {
 	if err := p.admit(ctx); err != nil {
 		return Prepared{}, err
 	}
+	if err := p.guardDeletion(ctx); err != nil {
+		return Prepared{}, err
+	}
 	render, renderErr := p.render(ctx)
+	p.unreachable = renderErr != nil && !isProblem(renderErr)
 	if err := p.takeFence(ctx, render); err != nil {
 		return Prepared{}, err
 	}
@@ -81,9 +89,26 @@ func (p *preparation) admit(ctx context.Context) error {
 		return err
 	}
 	p.rel = rel
+	if err := p.open(); err != nil {
+		return err
+	}
 	last := rel.Status.LastAttempted
 	p.clean = last == nil || last.Result == v1alpha1.ResultSucceeded
 	return p.quarantine(ctx)
+}
+
+// open refuses what the state of the Release does not allow. A sync that has begun is let go on.
+func (p *preparation) open() error {
+	rel, id := p.rel, p.rel.Namespace+"/"+p.rel.Name
+	switch deleted := rel.DeletionTimestamp != nil; {
+	case p.deletion && !deleted:
+		return &refusal{fmt.Sprintf("Release %s is not being deleted: delete it with kubectl, and its objects go by spec.deletionPolicy", id)}
+	case !p.deletion && deleted:
+		return &refusal{fmt.Sprintf("Release %s is being deleted: no sync of it begins any more", id)}
+	case !p.deletion && rel.Spec.Suspend && (rel.Status.Fence == nil || !p.mine(rel.Status.Fence)):
+		return &refusal{fmt.Sprintf("Release %s is suspended: lift spec.suspend first (convoy resume %s)", id, id)}
+	}
+	return nil
 }
 
 // quarantine keeps this sync apart from the one that holds the fence (D16): a running one refuses, and one that ended
@@ -118,6 +143,23 @@ func (p *preparation) mine(fence *v1alpha1.Fence) bool {
 	return fence.WorkflowID == p.info.WorkflowExecution.ID && fence.RunID == p.info.WorkflowExecution.RunID
 }
 
+// guardDeletion puts the finalizer on a Release whose objects are to go with it, before any of them is applied.
+func (p *preparation) guardDeletion(ctx context.Context) error {
+	if p.rel.Spec.DeletionPolicy != v1alpha1.DeletionPrune {
+		return nil
+	}
+	err := p.control.SetFinalizer(ctx, p.rel, v1alpha1.FinalizerPrune, true)
+	if errors.Is(err, release.ErrConflict) {
+		return &waitError{message: "the Release was changed while its sync began: beginning again", after: 100 * time.Millisecond}
+	}
+	return err
+}
+
+func isProblem(err error) bool {
+	var problem *release.Problem
+	return errors.As(err, &problem)
+}
+
 // render produces the render of this sync: from the source, or the stored one that was asked for.
 func (p *preparation) render(ctx context.Context) (*release.Render, error) {
 	if p.in.Digest == "" {
@@ -137,8 +179,7 @@ func (p *preparation) render(ctx context.Context) (*release.Render, error) {
 
 // asRenderFailure gives an error of the source its reason: no render is a RenderFailed, whatever kept it away (D1).
 func asRenderFailure(err error) error {
-	var problem *release.Problem
-	if errors.As(err, &problem) || errors.Is(err, ErrLeaseLost) || errors.Is(err, context.Canceled) {
+	if isProblem(err) || errors.Is(err, ErrLeaseLost) || errors.Is(err, context.Canceled) {
 		return err
 	}
 	return release.Problemf(release.RenderFailed, "%s", shorten(err.Error()))
@@ -156,7 +197,7 @@ func (p *preparation) takeFence(ctx context.Context, render *release.Render) err
 		}
 		p.ref = SyncRef{
 			Namespace: p.in.Namespace, Name: p.in.Name, UID: string(p.rel.UID), Generation: p.rel.Generation,
-			Fence: number, Stored: p.in.Digest != "",
+			Fence: number, Stored: p.in.Digest != "", Deleting: p.deletion, Unreachable: p.unreachable,
 		}
 		if render != nil {
 			p.ref.Digest, p.ref.Revision = render.Digest, render.Revision
@@ -185,8 +226,8 @@ func (p *preparation) begin(status *v1alpha1.ReleaseStatus) {
 	}
 	status.ObservedGeneration = p.rel.Generation
 	status.Conditions = release.Conditions(status.Conditions, release.Outcome{
-		Reason: release.Progressing, Generation: p.rel.Generation, Message: "syncing render " + release.ShortDigest(p.ref.Digest),
-		NewRender: release.IsNewRender(*status, p.ref.Digest),
+		Reason: release.Progressing, Generation: p.rel.Generation, Message: p.doing(),
+		NewRender: !p.deletion && release.IsNewRender(*status, p.ref.Digest),
 	}, p.now())
 	started := *p.timestamp()
 	if last := status.LastAttempted; last != nil && last.RunID == p.info.WorkflowExecution.RunID {
@@ -198,6 +239,18 @@ func (p *preparation) begin(status *v1alpha1.ReleaseStatus) {
 		WorkflowID: p.info.WorkflowExecution.ID, RunID: p.info.WorkflowExecution.RunID,
 	}
 	status.Waves, status.WavesTotal = nil, 0
+}
+
+// doing says what begins.
+func (p *preparation) doing() string {
+	if p.deletion {
+		return "deleting: pruning what the inventory lists"
+	}
+	message := "syncing render " + release.ShortDigest(p.ref.Digest)
+	if p.in.Cause != "" {
+		message += " (" + p.in.Cause + ")"
+	}
+	return message
 }
 
 // settle checks the render against the inventory, and settles what is pending there (D13, D19, D27, D31, D34).
@@ -234,7 +287,8 @@ func (p *preparation) settle(ctx context.Context, st *step) error {
 	if !p.unsure {
 		absent = nil
 	}
-	inv.Spec.Objects, inv.Spec.Pending = release.Records(recorded), release.Records(release.Minus(absent, st.plan.Refs()))
+	release.SetObjects(inv, recorded, release.FactsOf(inv))
+	inv.Spec.Pending = release.Records(release.Minus(absent, st.plan.Refs()))
 	touch(inv, p.ref)
 	return p.saveInventory(ctx, inv)
 }
@@ -268,7 +322,7 @@ func (p *preparation) checkInventory(inv *v1alpha1.ReleaseInventory, uid string,
 				"lead it back, or empty the Release there first (a render without objects and spec.syncPolicy.prune.allowEmpty)",
 			p.rel.Namespace, p.rel.Name, listed, inv.Spec.ClusterUID, uid)
 	}
-	if len(plan.Items) == 0 && listed > 0 && !p.rel.Spec.SyncPolicy.Prune.AllowEmpty {
+	if len(plan.Items) == 0 && listed > 0 && !p.deletion && !p.rel.Spec.SyncPolicy.Prune.AllowEmpty {
 		return release.Problemf(release.RenderFailed,
 			"the render is empty and the inventory lists %d objects: nothing was changed. If everything is to go, set spec.syncPolicy.prune.allowEmpty to true",
 			listed)
@@ -330,7 +384,7 @@ func (p *preparation) prepared(st *step) Prepared {
 
 // plannedHooks are the hooks that are to run in this sync (D25).
 func (p *preparation) plannedHooks(phase string, hooks []v1alpha1.Hook) []PlannedHook {
-	asked := p.in.Force || p.in.RequestedBy != ""
+	asked := (p.in.Force || p.in.RequestedBy != "") && !p.in.Retry
 	var out []PlannedHook
 	for _, hook := range hooks {
 		definition := release.HookDefinition(hook)

@@ -3,11 +3,15 @@ package activities
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"convoy.dev/convoy/api/v1alpha1"
 	"convoy.dev/convoy/internal/release"
 
+	"go.temporal.io/sdk/activity"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -21,12 +25,22 @@ import (
 func (a *Activities) RecordSync(ctx context.Context, in Outcome) error {
 	_, err := perform(ctx, a, "record", release.DeployFailed, func(ctx context.Context, _ *lease) (struct{}, error) {
 		err := a.recordSync(ctx, in)
+		if err == nil {
+			err = a.tellLoop(ctx, in)
+		}
 		if err != nil && ctx.Err() == nil {
 			err = &waitError{message: "the end of the sync is not recorded yet: " + shorten(err.Error()), after: recordAgain}
 		}
 		return struct{}{}, err
 	})
 	return err
+}
+
+// tellLoop wakes the loop of the Release, where Temporal itself does not: after its continue-as-new, and when a person
+// started the sync.
+func (a *Activities) tellLoop(ctx context.Context, in Outcome) error {
+	run := activity.GetInfo(ctx).WorkflowExecution.RunID
+	return a.runs.Ended(ctx, release.ReleaseWorkflowID(in.Sync.Namespace, in.Sync.Name), in.ParentRunID, run)
 }
 
 // recordAgain is the pause before a record that failed is tried again.
@@ -42,7 +56,18 @@ func (a *Activities) recordSync(ctx context.Context, in Outcome) error {
 		return err
 	}
 	fresh := rel.Status.LastSuccessful == nil || rel.Status.LastSuccessful.Digest != in.Sync.Digest
-	rel, err = a.writeStatus(ctx, rel, in.Sync, func(status *v1alpha1.ReleaseStatus) { a.finish(status, rel, in) })
+	answers := a.answers(ctx, in)
+	for _, early := range answers[:len(answers)-1] { // no status holds them all, and each is to be seen (D26, D35)
+		if rel, err = a.writeStatus(ctx, rel, in.Sync, func(status *v1alpha1.ReleaseStatus) { answer(status, early, annotationID(rel)) }); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		rel, err = a.writeStatus(ctx, rel, in.Sync, func(status *v1alpha1.ReleaseStatus) {
+			a.finish(status, rel, in)
+			answer(status, answers[len(answers)-1], annotationID(rel))
+		})
+	}
 	if errors.Is(err, errFenced) {
 		return nil
 	}
@@ -61,12 +86,39 @@ func (a *Activities) recordSync(ctx context.Context, in Outcome) error {
 	return nil
 }
 
+func annotationID(rel *v1alpha1.Release) string {
+	return rel.Annotations[v1alpha1.AnnotationSyncRequested]
+}
+
+// answers are the answers to the requests that this sync served, in portions that status can hold; at least one portion.
+func (a *Activities) answers(ctx context.Context, in Outcome) [][]v1alpha1.HandledRequest {
+	if in.Loop == nil || len(in.Loop.Requests) == 0 {
+		return [][]v1alpha1.HandledRequest{nil}
+	}
+	var all []v1alpha1.HandledRequest
+	for _, id := range in.Loop.Requests {
+		all = append(all, v1alpha1.HandledRequest{
+			ID: id, Result: string(resultOf(release.Reason(in.Reason))), Reason: in.Reason, Message: in.Message,
+			Digest: in.Sync.Digest, RunID: activity.GetInfo(ctx).WorkflowExecution.RunID,
+		})
+		if handled := &all[len(all)-1]; len(handled.Message) > answerLimit {
+			handled.Message = strings.ToValidUTF8(handled.Message[:answerLimit], "") + "…"
+		}
+	}
+	return slices.Collect(slices.Chunk(all, listLimit))
+}
+
+// answerLimit bounds the message of an answered request, in bytes: the whole message is in the condition.
+const answerLimit = 300
+
 // finish is the status after the sync.
 func (a *Activities) finish(status *v1alpha1.ReleaseStatus, rel *v1alpha1.Release, in Outcome) {
 	now := a.timestamp()
 	reason := release.Reason(in.Reason)
+	doing := a.schedule(status, rel, in)
 	status.Conditions = release.Conditions(status.Conditions, release.Outcome{
-		Reason: reason, Message: in.Message, Generation: in.Sync.Generation, RetryDue: reason == release.Superseded,
+		Reason: reason, Message: in.Message, Generation: in.Sync.Generation, Doing: doing,
+		RetryDue: reason == release.Superseded || in.Sync.Unreachable,
 	}, a.now())
 	status.Fence.Acknowledged = true
 	attempt := status.LastAttempted
@@ -94,6 +146,23 @@ func (a *Activities) finish(status *v1alpha1.ReleaseStatus, rel *v1alpha1.Releas
 		return
 	}
 	leaveWaves(status, reason, now)
+}
+
+// schedule writes when the loop looks at the Release again, and says so where that is a retry (D22).
+func (a *Activities) schedule(status *v1alpha1.ReleaseStatus, rel *v1alpha1.Release, in Outcome) (doing string) {
+	if in.Loop == nil {
+		return ""
+	}
+	failures := 0
+	if release.Retries(release.Reason(in.Reason), in.Sync.Unreachable) {
+		failures = in.Loop.Failures + 1
+	}
+	next := metav1.NewTime(release.CadenceOf(rel.Spec).Next(string(rel.UID), a.now(), failures).Truncate(time.Second))
+	status.NextReconcileAt = &next
+	if failures > 0 {
+		doing = fmt.Sprintf("failed %d times in a row; to be synced again at about %s", failures, next.UTC().Format(time.RFC3339))
+	}
+	return doing
 }
 
 // leaveWaves shows that nobody works on a wave any more, nor waits for one.

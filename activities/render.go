@@ -142,6 +142,9 @@ func (a *Activities) open(ctx context.Context, ref SyncRef) (*step, error) {
 	if err != nil {
 		return nil, err
 	}
+	if ref.Deleting {
+		return a.locate(ctx, rel, &release.Render{})
+	}
 	render, err := a.loadRender(ctx, rel, ref)
 	if err != nil {
 		return nil, err

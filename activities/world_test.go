@@ -38,6 +38,8 @@ type world struct {
 	// others are further Releases, and claims what their inventories list.
 	others map[types.NamespacedName]*v1alpha1.Release
 	claims claims
+	// facts are those of the objects that are live; an apply gives the uid's.
+	facts map[release.ObjectRef]release.Fact
 	// live is the target cluster, and dryRun its answers that are no yes, by name.
 	live   map[release.ObjectRef]*release.Live
 	dryRun map[string]*release.Failure
@@ -71,7 +73,8 @@ func newWorld(t *testing.T, render ...string) *world {
 	w := &world{
 		t: t, now: time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC), fail: map[string]error{}, claims: claims{},
 		others: map[types.NamespacedName]*v1alpha1.Release{}, live: map[release.ObjectRef]*release.Live{}, dryRun: map[string]*release.Failure{},
-		rel: &v1alpha1.Release{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "shop", UID: "u", Generation: 3, ResourceVersion: "1"}},
+		facts: map[release.ObjectRef]release.Fact{},
+		rel:   &v1alpha1.Release{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "shop", UID: "u", Generation: 3, ResourceVersion: "1"}},
 	}
 	w.rel.Spec.Source.Inline = &text
 	w.rel.Status.Fence = &v1alpha1.Fence{Number: 7, WorkflowID: workflowID, RunID: "earlier", Acknowledged: true}
@@ -103,6 +106,31 @@ func cmRefs(list string) []release.ObjectRef {
 func (w *world) lists(objects, pending string) {
 	w.inv = &v1alpha1.ReleaseInventory{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "shop", ResourceVersion: "1"}}
 	w.inv.Spec = v1alpha1.InventorySpec{Objects: release.Records(cmRefs(objects)), Pending: release.Records(cmRefs(pending)), ClusterUID: clusterUID}
+}
+
+// knows gives the inventory the facts of those of its objects, by name.
+func (w *world) knows(list string) {
+	facts := map[release.ObjectRef]release.Fact{}
+	for _, ref := range cmRefs(list) {
+		facts[ref] = fact(ref.Name)
+	}
+	release.SetObjects(w.inv, release.RefsOf(w.inv.Spec.Objects), facts)
+}
+
+// known is the objects of the inventory as "a b?", where nothing is known of b; a wrong fact fails the test.
+func (w *world) known() string {
+	w.t.Helper()
+	var names []string
+	for i, recorded := range release.UnpackFacts(w.inv.Spec.Facts, len(w.inv.Spec.Objects)) {
+		name := w.inv.Spec.Objects[i].Name
+		if recorded == "" {
+			name += "?"
+		} else {
+			require.Equal(w.t, fact(w.inv.Spec.Objects[i].Name), recorded, name)
+		}
+		names = append(names, name)
+	}
+	return strings.Join(names, " ")
 }
 
 // listed is the inventory as "a b | c", where c is pending; empty where there is none.
@@ -295,7 +323,21 @@ func (w *world) Apply(ctx context.Context, _ *release.Object, ref release.Object
 	}
 	_, there := w.live[ref]
 	w.live[ref] = &release.Live{Ref: ref, UID: "uid-" + ref.Name, OwnedByConvoy: true}
-	return release.Applied{Created: !there, Changed: true}, nil
+	w.facts[ref] = fact(ref.Name)
+	return release.Applied{Created: !there, Changed: true, Fact: w.facts[ref]}, nil
+}
+
+// fact is what an apply leaves at the object of that name.
+func fact(name string) release.Fact { return release.FactOf("uid-"+name, "v1", nil) }
+
+func (w *world) Facts(_ context.Context, refs []release.ObjectRef) ([]release.Seen, error) {
+	seen := make([]release.Seen, len(refs))
+	for i, ref := range refs {
+		if live := w.live[ref]; live != nil {
+			seen[i] = release.Seen{Present: true, Deleting: live.DeletionTimestamp != nil, Fact: w.facts[ref]}
+		}
+	}
+	return seen, w.call("facts %d", len(refs))
 }
 
 func (w *world) AwaitEstablished(_ context.Context, names []string) error {
@@ -357,4 +399,23 @@ func (w *world) Beat(context.Context, []byte, any) error {
 		return w.beat()
 	}
 	return nil
+}
+
+func (w *world) SetFinalizer(_ context.Context, rel *v1alpha1.Release, finalizer string, present bool) error {
+	if slices.Contains(rel.Finalizers, finalizer) == present {
+		return nil
+	}
+	if err := w.call("finalizer %s %t", finalizer, present); err != nil {
+		return err
+	}
+	rel.Finalizers = slices.DeleteFunc(rel.Finalizers, func(f string) bool { return f == finalizer })
+	if present {
+		rel.Finalizers = append(rel.Finalizers, finalizer)
+	}
+	w.rel.Finalizers = rel.Finalizers
+	return nil
+}
+
+func (w *world) Ended(_ context.Context, loopID, parentRunID, _ string) error {
+	return w.call("tell %s %s", loopID, parentRunID)
 }

@@ -12,6 +12,7 @@ import (
 	"convoy.dev/convoy/internal/k8s"
 	"convoy.dev/convoy/internal/release"
 	"convoy.dev/convoy/internal/source"
+	"convoy.dev/convoy/workflows"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
@@ -133,6 +134,23 @@ func (r runs) Beat(ctx context.Context, taskToken []byte, progress any) error {
 	var superseded *serviceerror.NotFound
 	if errors.As(err, &superseded) {
 		return activities.ErrLeaseLost
+	}
+	return err
+}
+
+// Ended signals the loop that a sync has ended. A loop whose run started the sync and is still open hears of it from
+// Temporal.
+func (r runs) Ended(ctx context.Context, loopID, parentRunID, syncRunID string) error {
+	if parentRunID != "" {
+		running, _, err := r.Running(ctx, loopID, parentRunID)
+		if err != nil || running {
+			return err
+		}
+	}
+	err := r.client.SignalWorkflow(ctx, loopID, "", workflows.SignalSyncEnded, workflows.SyncEnded{RunID: syncRunID})
+	var gone *serviceerror.NotFound
+	if errors.As(err, &gone) {
+		return nil
 	}
 	return err
 }

@@ -27,6 +27,7 @@ type config struct {
 	allowLocalURLs    bool
 	heartbeatTimeout  time.Duration
 	listenAddress     string
+	loopHistoryEvents int
 	stopTimeout       time.Duration
 	logLevel          slog.Level
 }
@@ -45,6 +46,7 @@ func readConfig(args []string, env func(string) string) (config, error) {
 	flags.StringArrayVar(&cfg.pathRoots, "path-root", nil, "directory that path sources may lie below; repeatable (in the environment: separated by colons); default: no path sources")
 	flags.BoolVar(&cfg.allowLocalURLs, "allow-local-urls", false, "let url sources lead to loopback, link-local and metadata addresses")
 	flags.DurationVar(&cfg.heartbeatTimeout, "heartbeat-timeout", 12*time.Second, "how long a worker may be silent before its step goes to another one")
+	flags.IntVar(&cfg.loopHistoryEvents, "loop-history-events", 2000, "length of its history, in events, at which the loop of a Release continues as new")
 	flags.StringVar(&cfg.listenAddress, "listen-address", ":8080", "address of /healthz and /readyz; empty: none")
 	flags.DurationVar(&cfg.stopTimeout, "stop-timeout", 25*time.Second, "how long running steps may take to stop after SIGTERM")
 	flags.StringVar(&level, "log-level", "info", "debug, info, warn or error")

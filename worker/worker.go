@@ -66,14 +66,17 @@ func newWorker(ctx context.Context, cfg config, logger *slog.Logger) (*convoyWor
 		options.Store = w.store
 	}
 	w.worker = sdkworker.New(w.client, cfg.taskQueue, w.options())
-	register(w.worker, cfg.heartbeatTimeout, activities.New(options))
+	register(w.worker, &workflows.Workflows{HeartbeatTimeout: cfg.heartbeatTimeout, MaxLoopEvents: cfg.loopHistoryEvents}, activities.New(options))
 	return w, nil
 }
 
 // register makes the workflows and activities known under the names of SPEC 4.
-func register(registry sdkworker.Registry, heartbeatTimeout time.Duration, a *activities.Activities) {
-	w := &workflows.Workflows{HeartbeatTimeout: heartbeatTimeout}
-	registry.RegisterWorkflowWithOptions(w.SyncWorkflow, workflow.RegisterOptions{Name: "SyncWorkflow"})
+func register(registry sdkworker.Registry, w *workflows.Workflows, a *activities.Activities) {
+	for name, run := range map[string]any{
+		"ReleaseWorkflow": w.ReleaseWorkflow, "SyncWorkflow": w.SyncWorkflow, "DeleteWorkflow": w.DeleteWorkflow,
+	} {
+		registry.RegisterWorkflowWithOptions(run, workflow.RegisterOptions{Name: name, VersioningBehavior: workflow.VersioningBehaviorPinned})
+	}
 	registry.RegisterActivity(a)
 }
 

@@ -29,6 +29,10 @@ type sync struct {
 	status    SyncStatus
 	unsure    bool      // an attempt may have left a request in flight (D16)
 	appliedAt time.Time // when the last wave was applied
+	// superseding is where the loop says that something newer is to be synced, order what it said, and supersededBy the
+	// same once the sync ends for it (D23).
+	superseding         workflow.ReceiveChannel
+	order, supersededBy string
 }
 
 // SyncStatus is the answer to the query "status" (SPEC 4).
@@ -49,7 +53,11 @@ type WaveStatus struct {
 
 // begin registers the query before anything blocks.
 func (w *Workflows) begin(ctx workflow.Context, in SyncInput) (*sync, error) {
-	s := &sync{in: in, heartbeat: w.HeartbeatTimeout}
+	s := &sync{in: in, heartbeat: w.HeartbeatTimeout, superseding: openSupersede(ctx)}
+	s.outcome.Loop = in.Loop
+	if parent := workflow.GetInfo(ctx).ParentWorkflowExecution; parent != nil {
+		s.outcome.ParentRunID = parent.RunID
+	}
 	err := workflow.SetQueryHandlerWithOptions(ctx, "status", func() (SyncStatus, error) { return s.status, nil },
 		workflow.QueryHandlerOptions{Description: "step, waves, and what the sync waits for"})
 	return s, err
@@ -59,27 +67,39 @@ func (w *Workflows) begin(ctx workflow.Context, in SyncInput) (*sync, error) {
 func (s *sync) end(ctx workflow.Context, err error) (SyncResult, error) {
 	if err == nil {
 		s.enter("done")
+		s.result.Unsure = s.unsure
 		return s.result, nil
 	}
 	reason := reasonOf(err)
 	message := messageOf(err)
-	cancelled := ctx.Err() != nil
+	cancelled := ctx.Err() != nil || s.supersededBy != ""
 	if cancelled {
 		s.outcome.FailedWave = nil
-		reason, message = string(release.Superseded), "the sync was cancelled while it was at: "+s.status.Step
+		reason, message = string(release.Superseded), s.whyCancelled()
 	}
+	recorded := false
 	if s.outcome.Sync.Fence > 0 && reason != activities.Fenced && s.outcome.Reason == "" {
 		s.outcome.Reason, s.outcome.Message = reason, message
 		detached, cancel := workflow.NewDisconnectedContext(ctx)
 		defer cancel()
 		if recordErr := s.writeRecord(detached); recordErr != nil {
 			message += "; and the end could not be recorded: " + messageOf(recordErr)
+		} else {
+			recorded = true
 		}
 	}
+	detail := SyncFailure{Digest: s.outcome.Sync.Digest, Unreachable: s.outcome.Sync.Unreachable, Recorded: recorded}
 	if cancelled {
-		return SyncResult{}, temporal.NewCanceledError(message)
+		return SyncResult{}, temporal.NewCanceledError(message, detail)
 	}
-	return SyncResult{}, temporal.NewNonRetryableApplicationError(message, reason, nil)
+	return SyncResult{}, temporal.NewNonRetryableApplicationError(message, reason, nil, detail)
+}
+
+func (s *sync) whyCancelled() string {
+	if s.supersededBy != "" {
+		return fmt.Sprintf("superseded by %s while it was at: %s", s.supersededBy, s.status.Step)
+	}
+	return "the sync was cancelled while it was at: " + s.status.Step
 }
 
 func (s *sync) writeRecord(ctx workflow.Context) error {
@@ -121,8 +141,46 @@ func (s *sync) delay(ctx workflow.Context, wave activities.PlannedWave, in activ
 	return s.sleep(ctx, until.Sub(workflow.Now(ctx)), fmt.Sprintf("wave %d: wait %s after wave %d", wave.Number, wave.Delay, wave.After))
 }
 
+// sleep waits, unless the sync is superseded (D23).
 func (s *sync) sleep(ctx workflow.Context, d time.Duration, summary string) error {
-	return workflow.NewTimerWithOptions(ctx, d, workflow.TimerOptions{Summary: summary}).Get(ctx, nil)
+	timing, stop := workflow.WithCancel(ctx)
+	defer stop()
+	if s.hearOrder() {
+		return s.giveWay()
+	}
+	timer := workflow.NewTimerWithOptions(timing, d, workflow.TimerOptions{Summary: summary})
+	var err error
+	selector := workflow.NewSelector(ctx)
+	selector.AddReceive(s.superseding, func(workflow.ReceiveChannel, bool) { s.hearOrder(); err = s.giveWay() })
+	selector.AddFuture(timer, func(f workflow.Future) { err = f.Get(ctx, nil) })
+	selector.Select(ctx)
+	return err
+}
+
+// errSuperseded ends a sync at its wait.
+var errSuperseded = errors.New("superseded")
+
+func openSupersede(ctx workflow.Context) workflow.ReceiveChannel {
+	return workflow.GetSignalChannelWithOptions(ctx, SignalSupersede, workflow.SignalChannelOptions{
+		Description: "end at the wait at a wave, because something newer is to be synced",
+	})
+}
+
+// hearOrder reports whether the loop has said that something newer is to be synced.
+func (s *sync) hearOrder() bool {
+	var order Supersede
+	for s.superseding.ReceiveAsync(&order) {
+		if s.order = order.By; s.order == "" {
+			s.order = "something newer"
+		}
+	}
+	return s.order != ""
+}
+
+// giveWay ends the sync for something newer.
+func (s *sync) giveWay() error {
+	s.supersededBy = s.order
+	return errSuperseded
 }
 
 // awaitHealth polls until the wave before is healthy. Its timeout is a timer of the workflow, so the wait survives
@@ -135,29 +193,71 @@ func (s *sync) awaitHealth(ctx workflow.Context, wave activities.PlannedWave, in
 	options := s.option(summary, fmt.Sprintf("await-wave-%d", wave.Number), time.Minute)
 	options.ScheduleToCloseTimeout = 0
 	look := workflow.ExecuteActivity(workflow.WithActivityOptions(looking, options), act.AwaitWave, in)
-	if wave.Timeout == 0 {
-		return look.Get(ctx, nil)
-	}
-	timing, stopTimer := workflow.WithCancel(ctx)
-	defer stopTimer()
-	timer := workflow.NewTimerWithOptions(timing, wave.Timeout, workflow.TimerOptions{Summary: summary + ": timeout"})
-	var err error
-	late := false
-	selector := workflow.NewSelector(ctx)
-	selector.AddFuture(look, func(f workflow.Future) { err = f.Get(ctx, nil) })
-	selector.AddFuture(timer, func(f workflow.Future) { late = f.Get(ctx, nil) == nil })
-	selector.Select(ctx)
-	if !late {
-		if ctx.Err() != nil {
-			return look.Get(ctx, nil)
-		}
+	end, err := s.firstOf(ctx, look, wave.Timeout, summary)
+	if end == ended {
 		return err
 	}
 	stop()
-	if look.Get(ctx, nil) == nil {
+	if look.Get(ctx, nil) == nil { // it was healthy after all
 		return nil
 	}
+	if end == superseded {
+		return s.giveWay()
+	}
 	return timedOut(wave)
+}
+
+// waitEnd is what ended the wait for a wave's health.
+type waitEnd int
+
+const (
+	ended waitEnd = iota
+	late
+	superseded
+)
+
+// firstLook is how long the first look at a wave may take. Until then a sync does not count as waiting: one that is
+// superseded at every gate would otherwise never come to its prune.
+const firstLook = 3 * time.Second
+
+// firstOf waits for the health, the timeout, or the end of a superseded sync's patience.
+func (s *sync) firstOf(ctx workflow.Context, look workflow.Future, timeout time.Duration, summary string) (end waitEnd, err error) {
+	timing, stopTimers := workflow.WithCancel(ctx)
+	defer stopTimers()
+	began, decided := workflow.Now(ctx), false
+	decide := func(e waitEnd) { end, decided = e, true }
+	selector := workflow.NewSelector(ctx)
+	selector.AddFuture(look, func(f workflow.Future) { err = f.Get(ctx, nil); decide(ended) })
+	if timeout > 0 {
+		timer := workflow.NewTimerWithOptions(timing, timeout, workflow.TimerOptions{Summary: summary + ": timeout"})
+		selector.AddFuture(timer, func(f workflow.Future) {
+			if f.Get(ctx, nil) == nil {
+				decide(late)
+			}
+		})
+	}
+	giveWay := func(workflow.ReceiveChannel, bool) {
+		if !s.hearOrder() {
+			return
+		}
+		left := firstLook - workflow.Now(ctx).Sub(began)
+		if left <= 0 {
+			decide(superseded)
+			return
+		}
+		patience := workflow.NewTimerWithOptions(timing, left, workflow.TimerOptions{Summary: "superseded, if it is not healthy at once"})
+		selector.AddFuture(patience, func(f workflow.Future) {
+			if f.Get(ctx, nil) == nil {
+				decide(superseded)
+			}
+		})
+	}
+	giveWay(nil, false)
+	selector.AddReceive(s.superseding, giveWay)
+	for !decided {
+		selector.Select(ctx)
+	}
+	return end, err
 }
 
 func timedOut(wave activities.PlannedWave) error {

@@ -26,6 +26,8 @@ type SyncInput struct {
 	RequestedBy string `json:"requestedBy,omitempty"`
 	// Digest of a stored render to sync instead of the source.
 	Digest string `json:"digest,omitempty"`
+	// Loop is what the loop of the Release adds; people leave it out.
+	Loop *activities.LoopRef `json:"loop,omitempty"`
 }
 
 // SyncResult is the result of a SyncWorkflow that succeeded.
@@ -36,12 +38,16 @@ type SyncResult struct {
 	Changed    int    `json:"changed"`
 	Pruned     int    `json:"pruned"`
 	HookFailed string `json:"hookFailed,omitempty"` // message of a postSync hook that failed (S3)
+	// Unsure: a request of an attempt that was lost may still be in flight: the next pass is a whole sync (D16).
+	Unsure bool `json:"unsure,omitempty"`
 }
 
 // Workflows holds what the worker decides about its workflows.
 type Workflows struct {
 	// HeartbeatTimeout of the activities: how long a worker may be silent before its step goes to another one.
 	HeartbeatTimeout time.Duration
+	// MaxLoopEvents bounds the history of a run of a ReleaseWorkflow, in events; 0: the default.
+	MaxLoopEvents int
 }
 
 // SyncWorkflow runs one sync of a Release: the eight steps, in this order (S1). A step that fails ends the sync, and no
@@ -89,9 +95,7 @@ func (s *sync) steps(ctx workflow.Context) error {
 func (s *sync) prepare(ctx workflow.Context) error {
 	s.enter("prepare")
 	plan, err := call(ctx, s.option(fmt.Sprintf("render %s/%s", s.in.Namespace, s.in.Name), "prepare", 5*time.Minute),
-		act.PrepareSync, activities.PrepareInput{
-			Namespace: s.in.Namespace, Name: s.in.Name, Force: s.in.Force, RequestedBy: s.in.RequestedBy, Digest: s.in.Digest,
-		})
+		act.PrepareSync, s.prepareInput())
 	if err != nil {
 		s.outcome.Sync = fencedBy(err)
 		return err
@@ -100,6 +104,16 @@ func (s *sync) prepare(ctx workflow.Context) error {
 	s.result.Digest, s.result.Revision, s.result.Objects = plan.Sync.Digest, plan.Sync.Revision, plan.Objects
 	s.planWaves()
 	return nil
+}
+
+func (s *sync) prepareInput() activities.PrepareInput {
+	in := activities.PrepareInput{
+		Namespace: s.in.Namespace, Name: s.in.Name, Force: s.in.Force, RequestedBy: s.in.RequestedBy, Digest: s.in.Digest,
+	}
+	if s.in.Loop != nil {
+		in.Retry, in.Cause = s.in.Loop.Retry, s.in.Loop.Cause
+	}
+	return in
 }
 
 // dryRun asks the target cluster about every object (S5). A forced sync does not ask (S9).

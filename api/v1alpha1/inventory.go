@@ -33,6 +33,13 @@ type InventorySpec struct {
 	// +optional
 	Objects []ObjectRecord `json:"objects"`
 
+	// Facts are short sums of what convoy left behind at each object of the list above: 8 characters for each of them,
+	// in the same order, and dots where nothing is known. A periodic pass compares them with the cluster and so notices
+	// what was changed, deleted or made anew by others, without an apply. Only convoy reads and writes them; without
+	// them, or with a wrong number, the next pass is a whole sync.
+	// +optional
+	Facts string `json:"facts,omitempty"`
+
 	// Pending are objects that a sync was about to apply when its record was last written. The next sync looks which
 	// of them exist and bear convoy's own entry.
 	// +listType=atomic

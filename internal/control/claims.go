@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"convoy.dev/convoy/api/v1alpha1"
 	"convoy.dev/convoy/internal/release"
@@ -168,11 +169,9 @@ func (c *Client) Disclaim(ctx context.Context, from types.NamespacedName, moved 
 		if err != nil {
 			return fmt.Errorf("read ReleaseInventory %s: %w", from, err)
 		}
-		objects, pending := without(inv.Spec.Objects, moved), without(inv.Spec.Pending, moved)
-		if len(objects) == len(inv.Spec.Objects) && len(pending) == len(inv.Spec.Pending) {
+		if !disclaim(inv, moved) {
 			return nil
 		}
-		inv.Spec.Objects, inv.Spec.Pending = objects, pending
 		err = retry(ctx, func() error { return c.client.Update(ctx, inv) })
 		if apierrors.IsConflict(err) {
 			continue
@@ -184,12 +183,18 @@ func (c *Client) Disclaim(ctx context.Context, from types.NamespacedName, moved 
 	}
 }
 
-func without(records []v1alpha1.ObjectRecord, moved map[release.ObjectRef]bool) []v1alpha1.ObjectRecord {
-	kept := make([]v1alpha1.ObjectRecord, 0, len(records))
-	for _, record := range records {
-		if !moved[release.ObjectRef(record)] {
-			kept = append(kept, record)
-		}
+// disclaim reports whether the inventory held any of what moved. What stays keeps its fact (D30).
+func disclaim(inv *v1alpha1.ReleaseInventory, moved map[release.ObjectRef]bool) bool {
+	recorded, claimed := release.RefsOf(inv.Spec.Objects), release.RefsOf(inv.Spec.Pending)
+	objects, pending := without(recorded, moved), without(claimed, moved)
+	if len(objects) == len(recorded) && len(pending) == len(claimed) {
+		return false
 	}
-	return kept
+	release.SetObjects(inv, objects, release.FactsOf(inv))
+	inv.Spec.Pending = release.Records(pending)
+	return true
+}
+
+func without(refs []release.ObjectRef, moved map[release.ObjectRef]bool) []release.ObjectRef {
+	return slices.DeleteFunc(refs, func(ref release.ObjectRef) bool { return moved[ref] })
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"convoy.dev/convoy/internal/release"
@@ -102,11 +103,23 @@ func (s *Session) resolver(obj *release.Object) func(context.Context) (Mapping, 
 	return func(ctx context.Context) (Mapping, error) { return s.cluster.Resolve(ctx, obj.GVK) }
 }
 
-// atResource calls do with the path of ref's object. When the cluster answers that this path does not exist, discovery
-// was too old: it is refreshed once. A kind that even fresh discovery does not know fails as UnknownKind with code 0,
-// one that discovery lists but the cluster does not serve as UnknownKind with code 404.
+// atResource calls do with the path of ref's object, as atMapping does.
 func (s *Session) atResource(
 	ctx context.Context, ref release.ObjectRef, resolve func(context.Context) (Mapping, error), do func(path string) (answer, error),
+) (answer, error) {
+	return s.atMapping(ctx, ref.GroupKind(), resolve, func(mapping Mapping) (answer, error) {
+		if mapping.Namespaced != (ref.Namespace != "") {
+			return answer{}, scopeMismatch(ref, mapping)
+		}
+		return do(resourcePath(mapping.Resource, ref.Namespace, ref.Name))
+	})
+}
+
+// atMapping calls do with where the kind lives. When the cluster answers that it does not serve that path, discovery
+// was too old: it is refreshed once. A kind that even fresh discovery does not know fails as UnknownKind with code 0,
+// one that discovery lists but the cluster does not serve as UnknownKind with code 404.
+func (s *Session) atMapping(
+	ctx context.Context, kind schema.GroupKind, resolve func(context.Context) (Mapping, error), do func(Mapping) (answer, error),
 ) (answer, error) {
 	for again := false; ; again = true {
 		asked := time.Now()
@@ -114,16 +127,13 @@ func (s *Session) atResource(
 		if err != nil {
 			return answer{}, err
 		}
-		if mapping.Namespaced != (ref.Namespace != "") {
-			return answer{}, scopeMismatch(ref, mapping)
-		}
-		reply, err := do(resourcePath(mapping.Resource, ref.Namespace, ref.Name))
+		reply, err := do(mapping)
 		failure := asFailure(err)
 		if failure == nil || failure.Class != release.UnknownKind {
 			return reply, err
 		}
 		if again {
-			failure.Message = fmt.Sprintf("the cluster does not serve the kind %s at %s", ref.GroupKind(), mapping.Resource.GroupVersion())
+			failure.Message = fmt.Sprintf("the cluster does not serve the kind %s at %s", kind, mapping.Resource.GroupVersion())
 			return reply, err
 		}
 		if _, err := s.cluster.fresh(ctx, asked); err != nil {
@@ -204,6 +214,7 @@ func readApplied(ref release.ObjectRef, meta *metav1.ObjectMeta, reply answer) r
 		Created:         reply.code == http.StatusCreated,
 		Deleting:        meta.DeletionTimestamp != nil,
 		Warnings:        warnings(ref, reply),
+		Fact:            factOf(meta),
 	}
 	if applied.Deleting {
 		applied.Finalizers = meta.Finalizers

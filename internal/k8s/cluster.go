@@ -20,6 +20,7 @@ type Cluster struct {
 	client    *http.Client
 	address   string
 	discovery *discovery
+	lists     deniedLists
 
 	identityMu sync.Mutex
 	identity   string

@@ -3,6 +3,7 @@ package k8s
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"sync"
@@ -122,31 +123,50 @@ type place struct {
 
 // look reads the objects; absent ones are missing from the result.
 func (s *Session) look(ctx context.Context, refs []release.ObjectRef) (objects, error) {
+	found := objects{}
+	var mu sync.Mutex
+	looks := s.looks(refs)
+	err := inFlight(ctx, looksAtOnce, len(looks), func(ctx context.Context, i int) error {
+		objects, err := looks[i](ctx)
+		mu.Lock()
+		defer mu.Unlock()
+		maps.Copy(found, objects)
+		return err
+	})
+	return found, err
+}
+
+// inFlight calls do for 0 to count-1, up to limit at a time. The first error ends the context of the others, and is
+// returned when all have come back.
+func inFlight(ctx context.Context, limit, count int, do func(ctx context.Context, i int) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	found := objects{}
 	var mu sync.Mutex
 	var failed error
 	var workers sync.WaitGroup
-	slots := make(chan struct{}, looksAtOnce)
-	for _, one := range s.looks(refs) {
+	slots := make(chan struct{}, limit)
+	for i := range count {
 		slots <- struct{}{}
+		if ctx.Err() != nil {
+			break
+		}
 		workers.Go(func() {
 			defer func() { <-slots }()
-			objects, err := one(ctx)
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil && failed == nil {
-				failed = err
-				stop(err)
-			}
-			for ref, object := range objects {
-				found[ref] = object
+			if err := do(ctx, i); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				if failed == nil {
+					failed = err
+					stop(err)
+				}
 			}
 		})
 	}
 	workers.Wait()
-	return found, failed
+	if failed == nil && ctx.Err() != nil {
+		return fmt.Errorf("looking at the target cluster: %w", context.Cause(ctx))
+	}
+	return failed
 }
 
 type objects = map[release.ObjectRef]*unstructured.Unstructured

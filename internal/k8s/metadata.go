@@ -41,6 +41,19 @@ func ownEntry(meta *metav1.ObjectMeta) *metav1.ManagedFieldsEntry {
 	return nil
 }
 
+// factOf sums up the object for a later look (D30).
+func factOf(meta *metav1.ObjectMeta) release.Fact {
+	entry := ownEntry(meta)
+	if entry == nil {
+		return release.FactOf(string(meta.UID), "", nil)
+	}
+	var fields []byte
+	if entry.FieldsV1 != nil {
+		fields = entry.FieldsV1.GetRawBytes()
+	}
+	return release.FactOf(string(meta.UID), entry.APIVersion, fields)
+}
+
 // liveObject is the metadata as the rest of convoy knows it. The copy of the object in an annotation stays behind
 // (D10).
 func liveObject(ref release.ObjectRef, meta *metav1.ObjectMeta) *release.Live {

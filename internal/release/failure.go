@@ -78,6 +78,8 @@ type Applied struct {
 	TakenOver []string
 	// Warnings of the API server.
 	Warnings []string
+	// Fact is what the apply left behind (D30). After a dry run it means nothing.
+	Fact Fact
 }
 
 // Live is an object as the target cluster has it, metadata only.

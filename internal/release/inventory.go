@@ -68,7 +68,8 @@ const MaxInventoryBytes = 1_400_000
 // inventoryOverhead is what a ReleaseInventory weighs without records: metadata, managedFields.
 const inventoryOverhead = 2_000
 
-// EstimateSize is about how many bytes a ReleaseInventory with these records takes in the API server.
+// EstimateSize is about how many bytes a ReleaseInventory with these records takes in the API server, their facts (D30)
+// included: those that are pending too get one once they are applied.
 func EstimateSize(objects, pending []ObjectRef) int {
 	size := inventoryOverhead
 	for _, list := range [][]ObjectRef{objects, pending} {
@@ -77,7 +78,7 @@ func EstimateSize(objects, pending []ObjectRef) int {
 			if err != nil {
 				panic(fmt.Sprintf("inventory record: %v", err)) // four strings: cannot happen
 			}
-			size += len(record) + 1
+			size += len(record) + 1 + factSize
 		}
 	}
 	return size

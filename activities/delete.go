@@ -1,0 +1,65 @@
+package activities
+
+import (
+	"context"
+	"errors"
+
+	"convoy.dev/convoy/api/v1alpha1"
+	"convoy.dev/convoy/internal/release"
+
+	"go.temporal.io/sdk/activity"
+)
+
+// PrepareDeletion takes the fence for the deletion of a Release whose policy is Prune, and settles what an earlier sync
+// left pending, so that everything convoy applied is pruned (D13, D16). In the world it writes status and, where records
+// were pending, the ReleaseInventory. The source is not read.
+//
+// Idempotent: a second attempt of the same run keeps its fence.
+// Fails with: Refused (wrong workflow id, the Release is not being deleted, a sync runs), PruneFailed (target or control
+// cluster out of reach), RenderFailed (the Release leads to another cluster than the inventory is about, D31).
+// Heartbeat: the step's name.
+func (a *Activities) PrepareDeletion(ctx context.Context, in PrepareInput) (Prepared, error) {
+	p := &preparation{Activities: a, in: in, info: activity.GetInfo(ctx), deletion: true}
+	return perform(ctx, a, "prepare", release.PruneFailed, p.runDeletion, &p.ref)
+}
+
+func (p *preparation) runDeletion(ctx context.Context, _ *lease) (Prepared, error) {
+	if err := p.admit(ctx); err != nil {
+		return Prepared{}, err
+	}
+	if err := p.takeFence(ctx, nil); err != nil {
+		return Prepared{}, err
+	}
+	st, err := p.locate(ctx, p.rel, &release.Render{})
+	if err != nil {
+		return Prepared{}, err
+	}
+	if err := p.settle(ctx, st); err != nil {
+		return Prepared{}, err
+	}
+	return Prepared{Sync: p.ref, Orphans: p.orphans, Prune: p.rel.Spec.SyncPolicy.Prune}, nil
+}
+
+// FinishDeletion lets a Release go whose objects are pruned: it removes convoy's finalizer. The inventory goes with the
+// Release, and with it the records of protected objects, which stay.
+//
+// Idempotent: a Release that is gone, or has no such finalizer, is left alone.
+// Fails with: Waiting while the control cluster is out of reach.
+// Heartbeat: the step's name.
+func (a *Activities) FinishDeletion(ctx context.Context, in SyncRef) error {
+	_, err := perform(ctx, a, "finish", release.PruneFailed, func(ctx context.Context, _ *lease) (struct{}, error) {
+		rel, err := a.fenced(ctx, in)
+		var gone *release.Problem
+		if errors.As(err, &gone) {
+			return struct{}{}, nil
+		}
+		if err == nil {
+			err = a.control.SetFinalizer(ctx, rel, v1alpha1.FinalizerPrune, false)
+		}
+		if err != nil && ctx.Err() == nil && !errors.Is(err, errFenced) {
+			err = &waitError{message: "the Release is not let go yet: " + shorten(err.Error()), after: recordAgain}
+		}
+		return struct{}{}, err
+	})
+	return err
+}

@@ -1,0 +1,160 @@
+package workflows
+
+import (
+	"fmt"
+	"time"
+
+	"convoy.dev/convoy/activities"
+	"convoy.dev/convoy/internal/release"
+
+	"go.temporal.io/sdk/workflow"
+)
+
+// ReleaseInput starts a ReleaseWorkflow (SPEC 4). People type namespace and name:
+//
+//	temporal workflow start --type ReleaseWorkflow --task-queue convoy --workflow-id release:team-a:shop \
+//	  --input '{"namespace":"team-a","name":"shop"}'
+type ReleaseInput struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Memory is what one run of the loop hands to the next.
+	Memory *Memory `json:"memory,omitempty"`
+}
+
+// ReleaseWorkflow is the loop of one Release, and lives as long as it: it keeps the cadence of the reconcile, takes
+// requests, starts SyncWorkflows one at a time, retries, supersedes a waiting one (D23), and continues as new when its
+// history has grown. It owns time and requests only. What is to be done is decided by Observe, and what became of a
+// sync is data to the loop: it never fails.
+func (w *Workflows) ReleaseWorkflow(ctx workflow.Context, in ReleaseInput) error {
+	l, err := w.beginLoop(ctx, in)
+	if err != nil {
+		return err
+	}
+	for {
+		l.drain(ctx)
+		switch {
+		case l.full(ctx):
+			return l.continueAsNew(ctx)
+		case !l.awake(ctx):
+			if err := l.rest(ctx); err != nil {
+				return l.leave(ctx, err)
+			}
+			continue
+		}
+		seen, err := l.observe(ctx)
+		if err != nil {
+			return l.leave(ctx, err)
+		}
+		switch seen.Action {
+		case release.ActGone:
+			return l.gone(ctx)
+		case release.ActDelete:
+			err = l.remove(ctx, seen)
+		case release.ActSync:
+			err = l.start(ctx, seen, aSync)
+		case release.ActBusy:
+			err = l.lookAfter(ctx, seen)
+		default: // nothing, out of sync, suspended
+			l.settle(ctx, seen)
+		}
+		if err != nil {
+			return l.leave(ctx, err)
+		}
+	}
+}
+
+// observe looks at the Release, and takes what it says into memory.
+func (l *loop) observe(ctx workflow.Context) (activities.Observation, error) {
+	in := l.question(ctx)
+	l.woken = false
+	l.doing = "looking at the Release"
+	seen, err := call(ctx, l.observeOption(in), act.Observe, in)
+	if err != nil {
+		return seen, err
+	}
+	l.take(in, seen)
+	return seen, nil
+}
+
+// start starts a sync, or the deletion, as a child under the one id that excludes all others (D16). The loop does not
+// wait here: the end of the child wakes it.
+func (l *loop) start(ctx workflow.Context, seen activities.Observation, kind child) error {
+	request := l.claim(seen, kind)
+	future := l.execute(ctx, seen, kind, request)
+	var run workflow.Execution
+	if err := future.GetChildWorkflowExecution().Get(ctx, &run); err != nil {
+		return l.notStarted(ctx, request, err)
+	}
+	l.child = future
+	l.mem.Running = &Running{
+		RunID: run.RunID, Spec: seen.Spec, Digest: seen.Digest, Request: request, Deletion: kind == deletion, StartedAt: workflow.Now(ctx),
+	}
+	l.mem.NextDue = seen.Cadence.Next(seen.UID, workflow.Now(ctx), 0)
+	return nil
+}
+
+// remove starts the deletion of a Release's objects, once the sync that may run has stopped between two objects (D23).
+func (l *loop) remove(ctx workflow.Context, seen activities.Observation) error {
+	switch {
+	case l.mem.Running == nil:
+		return l.start(ctx, seen, deletion)
+	case !l.mem.Running.Deletion && !seen.RunEnded:
+		if err := l.cancelRunning(ctx); err != nil {
+			return err
+		}
+	}
+	return l.lookAfter(ctx, seen)
+}
+
+// lookAfter deals with a sync that runs: the loop's own, one of a run before, or one that a person started.
+func (l *loop) lookAfter(ctx workflow.Context, seen activities.Observation) error {
+	now := workflow.Now(ctx)
+	l.mem.NextDue = seen.Cadence.Next(seen.UID, now, 0)
+	switch {
+	case l.mem.Running == nil:
+		l.mem.Running = &Running{RunID: seen.OtherRun, StartedAt: now}
+	case seen.RunEnded:
+		l.ended(ctx, outcomeOf(l.mem.Running, seen.Last))
+		return nil
+	case seen.Supersede != "" && !l.mem.Running.Superseded && !l.mem.Running.foreign():
+		return l.supersede(ctx, seen.Supersede)
+	}
+	if l.child == nil {
+		l.mem.NextDue = earlier(l.mem.NextDue, now.Add(lookAgain))
+	}
+	return nil
+}
+
+// lookAgain is how often a sync is looked at whose end Temporal does not tell the loop by itself.
+const lookAgain = 20 * time.Second
+
+// settle ends a pass that starts nothing.
+func (l *loop) settle(ctx workflow.Context, seen activities.Observation) {
+	l.mem.NextDue = seen.NextAt
+	if seen.Action == release.ActSuspended {
+		// A slow look all the same: it moves a suspended loop to a new version of the worker one day.
+		l.mem.NextDue = workflow.Now(ctx).Add(time.Hour)
+		l.refuseUpdates("Release " + l.id() + " is suspended: lift spec.suspend first (convoy resume " + l.id() + ")")
+		return
+	}
+	l.mem.Failures, l.mem.Whole = 0, false
+	if seen.Action == release.ActNothing && seen.Last != nil && seen.Last.Result != "Succeeded" {
+		l.mem.Failures = 1
+	}
+	if seen.Manual {
+		l.mem.Retry = nil
+	}
+}
+
+// gone ends the loop: there is no such Release any more, or nothing keeps it.
+func (l *loop) gone(ctx workflow.Context) error {
+	if l.mem.Running != nil {
+		if err := l.cancelRunning(ctx); err != nil {
+			return err
+		}
+		l.waitForChild(ctx)
+	}
+	l.closed = fmt.Sprintf("Release %s is gone", l.id())
+	l.refuseUpdates(l.closed)
+	return workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
+}
