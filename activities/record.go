@@ -25,9 +25,6 @@ import (
 func (a *Activities) RecordSync(ctx context.Context, in Outcome) error {
 	_, err := perform(ctx, a, "record", release.DeployFailed, func(ctx context.Context, _ *lease) (struct{}, error) {
 		err := a.recordSync(ctx, in)
-		if err == nil {
-			err = a.tellLoop(ctx, in)
-		}
 		if err != nil && ctx.Err() == nil {
 			err = &waitError{message: "the end of the sync is not recorded yet: " + shorten(err.Error()), after: recordAgain}
 		}
@@ -83,7 +80,7 @@ func (a *Activities) recordSync(ctx context.Context, in Outcome) error {
 	if in.Exact && in.Orphaned.Total > 0 {
 		a.event(ctx, rel, in.Sync, "Normal", "Orphaned", "%d objects left the inventory and stay on the cluster: %v", in.Orphaned.Total, in.Orphaned.Objects)
 	}
-	return nil
+	return a.tellLoop(ctx, in)
 }
 
 func annotationID(rel *v1alpha1.Release) string {

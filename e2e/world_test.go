@@ -161,7 +161,7 @@ func startWorkerAt(kubeconfig, temporalAddress, taskQueue string, args ...string
 	w := &workerProcess{logs: &logBuffer{}, ended: make(chan struct{})}
 	all := append([]string{
 		"--kubeconfig", kubeconfig, "--temporal-address", temporalAddress, "--task-queue", taskQueue,
-		"--listen-address", "", "--heartbeat-timeout", "3s", "--stop-timeout", "5s",
+		"--listen-address", "", "--watch=false", "--heartbeat-timeout", "3s", "--stop-timeout", "5s",
 	}, args...)
 	w.command = exec.Command(binaries.worker, all...)
 	w.command.Stdout, w.command.Stderr = w.logs, w.logs

@@ -28,9 +28,14 @@ type config struct {
 	heartbeatTimeout  time.Duration
 	listenAddress     string
 	loopHistoryEvents int
+	perCluster        int
+	watch             bool
 	stopTimeout       time.Duration
 	logLevel          slog.Level
 }
+
+// minLoopEvents lets a loop get something done in each of its runs.
+const minLoopEvents = 50
 
 // readConfig reads flags and environment, and reports everything that is wrong with them at once.
 func readConfig(args []string, env func(string) string) (config, error) {
@@ -46,6 +51,8 @@ func readConfig(args []string, env func(string) string) (config, error) {
 	flags.StringArrayVar(&cfg.pathRoots, "path-root", nil, "directory that path sources may lie below; repeatable (in the environment: separated by colons); default: no path sources")
 	flags.BoolVar(&cfg.allowLocalURLs, "allow-local-urls", false, "let url sources lead to loopback, link-local and metadata addresses")
 	flags.DurationVar(&cfg.heartbeatTimeout, "heartbeat-timeout", 12*time.Second, "how long a worker may be silent before its step goes to another one")
+	flags.BoolVar(&cfg.watch, "watch", true, "watch the Releases, and start and wake their loops; several workers may")
+	flags.IntVar(&cfg.perCluster, "max-activities-per-cluster", 25, "how many activities may work on one target cluster at a time, so that a dead one leaves slots for the others")
 	flags.IntVar(&cfg.loopHistoryEvents, "loop-history-events", 2000, "length of its history, in events, at which the loop of a Release continues as new")
 	flags.StringVar(&cfg.listenAddress, "listen-address", ":8080", "address of /healthz and /readyz; empty: none")
 	flags.DurationVar(&cfg.stopTimeout, "stop-timeout", 25*time.Second, "how long running steps may take to stop after SIGTERM")
@@ -60,6 +67,10 @@ func readConfig(args []string, env func(string) string) (config, error) {
 	}
 	if cfg.heartbeatTimeout < time.Second {
 		errs = append(errs, fmt.Errorf("--heartbeat-timeout %s: use at least 1s", cfg.heartbeatTimeout))
+	}
+	if cfg.loopHistoryEvents < minLoopEvents || cfg.perCluster < 1 {
+		errs = append(errs, fmt.Errorf("--loop-history-events %d and --max-activities-per-cluster %d: use at least %d and 1",
+			cfg.loopHistoryEvents, cfg.perCluster, minLoopEvents))
 	}
 	if flags.NArg() > 0 {
 		errs = append(errs, fmt.Errorf("unexpected argument %q: see --help", flags.Arg(0)))

@@ -22,6 +22,7 @@ import (
 	"go.temporal.io/sdk/log"
 	sdkworker "go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
+	"k8s.io/client-go/rest"
 )
 
 // convoyWorker is a wired worker.
@@ -31,18 +32,20 @@ type convoyWorker struct {
 	client client.Client
 	store  *renderstore.Store
 	worker sdkworker.Worker
-	fatal  chan error
-	ready  atomic.Bool
+	// control is the connection to the control cluster, for the watch.
+	control *rest.Config
+	fatal   chan error
+	ready   atomic.Bool
 }
 
 // newWorker wires adapters, activities and workflows. It dials Temporal, so it fails when that cannot be reached.
 func newWorker(ctx context.Context, cfg config, logger *slog.Logger) (*convoyWorker, error) {
 	w := &convoyWorker{cfg: cfg, log: logger, fatal: make(chan error, 1)}
-	controlConfig, err := cfg.controlCluster()
-	if err != nil {
+	var err error
+	if w.control, err = cfg.controlCluster(); err != nil {
 		return nil, err
 	}
-	controlCluster, err := control.New(controlConfig)
+	controlCluster, err := control.New(w.control)
 	if err != nil {
 		return nil, err
 	}
@@ -61,6 +64,8 @@ func newWorker(ctx context.Context, cfg config, logger *slog.Logger) (*convoyWor
 		Source:  sources{source.New(source.Options{PathRoots: cfg.pathRoots, AllowLocalURLs: cfg.allowLocalURLs})},
 		Runs:    runs{w.client},
 		Log:     logger,
+
+		PerCluster: cfg.perCluster,
 	}
 	if w.store != nil {
 		options.Store = w.store
@@ -125,6 +130,11 @@ func (w *convoyWorker) run(ctx context.Context) error {
 	defer stopHTTP()
 	if err := w.worker.Start(); err != nil {
 		return fmt.Errorf("start the worker: %w", err)
+	}
+	if w.cfg.watch {
+		watching := rest.CopyConfig(w.control)
+		watching.QPS, watching.UserAgent = -1, "convoy-watch"
+		go keepWatching(ctx, watching, loops{client: w.client, taskQueue: w.cfg.taskQueue, maxEvents: w.cfg.loopHistoryEvents}, w.log)
 	}
 	w.ready.Store(true)
 	w.log.Info("worker started", "taskQueue", w.cfg.taskQueue)

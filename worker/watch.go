@@ -1,0 +1,246 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"convoy.dev/convoy/api/v1alpha1"
+	"convoy.dev/convoy/internal/release"
+	"convoy.dev/convoy/workflows"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"golang.org/x/time/rate"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+)
+
+// watch starts the loops of Releases and wakes them when their Release changes. Any number of workers may watch at
+// once: a loop is started under one id, and a change that a loop has seen costs it no look.
+//
+// It keeps of each Release what it needs to tell news from what is known, and nothing of its spec.
+type watch struct {
+	loops loops
+	log   *slog.Logger
+	cache cache.Cache
+	queue workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	// told is what a loop was told last of its Release. Only the queue's keys in work touch their entry.
+	told toldMap
+}
+
+// sweepEvery is how often a loop is looked for that should be there: one that was terminated comes back.
+const sweepEvery = 10 * time.Minute
+
+// How fast loops are started and woken: a fleet of Releases must not come as one burst.
+const (
+	wakesPerSecond = 100
+	wakers         = 8
+)
+
+func newWatch(cfg *rest.Config, loops loops, log *slog.Logger) (*watch, error) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	period := sweepEvery
+	c, err := cache.New(cfg, cache.Options{Scheme: scheme, SyncPeriod: &period, DefaultTransform: sketch})
+	if err != nil {
+		return nil, fmt.Errorf("watch the Releases: %w", err)
+	}
+	limiter := workqueue.NewTypedMaxOfRateLimiter(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](200*time.Millisecond, time.Minute),
+		&workqueue.TypedBucketRateLimiter[types.NamespacedName]{Limiter: rate.NewLimiter(wakesPerSecond, wakesPerSecond)},
+	)
+	return &watch{loops: loops, log: log, cache: c, queue: workqueue.NewTypedRateLimitingQueue(limiter)}, nil
+}
+
+// sketch drops what the watch does not need: a Release may hold a megabyte of manifests.
+func sketch(object any) (any, error) {
+	rel, ok := object.(*v1alpha1.Release)
+	if !ok {
+		return object, nil
+	}
+	small := &v1alpha1.Release{ObjectMeta: metav1.ObjectMeta{
+		Namespace: rel.Namespace, Name: rel.Name, UID: rel.UID, ResourceVersion: rel.ResourceVersion, Generation: rel.Generation,
+		DeletionTimestamp: rel.DeletionTimestamp,
+	}}
+	if id := rel.Annotations[v1alpha1.AnnotationSyncRequested]; id != "" {
+		small.Annotations = map[string]string{v1alpha1.AnnotationSyncRequested: id}
+		if release.Handled(rel.Status.LastHandledRequests, id) {
+			small.Status.LastHandledRequests = []v1alpha1.HandledRequest{{ID: id}}
+		}
+	}
+	small.Status.ObservedGeneration = rel.Status.ObservedGeneration
+	return small, nil
+}
+
+// watchAgain is the pause before a watch that could not begin is tried again.
+const watchAgain = 5 * time.Second
+
+// keepWatching watches until ctx ends. A control cluster that is out of reach, or lacks the CRDs, is waited for.
+func keepWatching(ctx context.Context, cfg *rest.Config, loops loops, log *slog.Logger) {
+	for ctx.Err() == nil {
+		w, err := newWatch(cfg, loops, log)
+		if err == nil {
+			err = w.run(ctx)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		log.Error("Releases are not watched, so none starts by itself; trying again. Are the CRDs there (convoy install)?", "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(watchAgain):
+		}
+	}
+}
+
+// run watches until ctx ends.
+func (w *watch) run(ctx context.Context) error {
+	informer, err := w.cache.GetInformer(ctx, &v1alpha1.Release{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watch the Releases: %w", err)
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    w.enqueue,
+		UpdateFunc: func(_, object any) { w.enqueue(object) },
+		DeleteFunc: w.enqueue,
+	})
+	if err != nil {
+		return fmt.Errorf("watch the Releases: %w", err)
+	}
+	defer w.queue.ShutDown()
+	for range wakers {
+		go func() {
+			for w.handleNext(ctx) { //nolint:revive // all of it happens in the condition
+			}
+		}()
+	}
+	return w.cache.Start(ctx)
+}
+
+func (w *watch) enqueue(object any) {
+	if gone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+		object = gone.Obj
+	}
+	if rel, ok := object.(*v1alpha1.Release); ok {
+		w.queue.Add(types.NamespacedName{Namespace: rel.Namespace, Name: rel.Name})
+	}
+}
+
+func (w *watch) handleNext(ctx context.Context) bool {
+	key, shutdown := w.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer w.queue.Done(key)
+	if err := w.handle(ctx, key); err != nil && ctx.Err() == nil {
+		w.log.Warn("the loop of a Release could not be reached; trying again", "release", key.String(), "error", err)
+		w.queue.AddRateLimited(key)
+		return true
+	}
+	w.queue.Forget(key)
+	return true
+}
+
+// handle tells the loop what is new of its Release, and starts it where it is missing.
+func (w *watch) handle(ctx context.Context, key types.NamespacedName) error {
+	if err := release.CheckNames(key.Namespace, key.Name); err != nil {
+		w.log.Error("a Release that cannot be synced: make it anew under a shorter name", "release", key.String(), "error", err)
+		return nil
+	}
+	rel := &v1alpha1.Release{}
+	err := w.cache.Get(ctx, key, rel)
+	told, known := w.told.get(key)
+	switch {
+	case err != nil:
+		if !known {
+			return nil
+		}
+		w.told.drop(key)
+		return w.loops.gone(ctx, key, told)
+	}
+	now := workflows.Changed{UID: string(rel.UID), Generation: rel.Generation, AnnotationID: rel.Annotations[v1alpha1.AnnotationSyncRequested]}
+	switch {
+	case known && now == told: // a status was written, or the sweep comes by
+		if !w.told.sweep(key, time.Now()) {
+			return nil
+		}
+		err = w.loops.ensure(ctx, key)
+	case !known && seen(rel): // the first list of this worker: the loop has seen this, if it is there
+		err = w.loops.ensure(ctx, key)
+	default:
+		err = w.loops.changed(ctx, key, now)
+	}
+	if err != nil {
+		return err
+	}
+	w.told.put(key, now, time.Now())
+	return nil
+}
+
+// seen reports whether the status shows that a loop has acted upon this state of the Release.
+func seen(rel *v1alpha1.Release) bool {
+	id := rel.Annotations[v1alpha1.AnnotationSyncRequested]
+	return rel.DeletionTimestamp == nil && rel.Status.ObservedGeneration == rel.Generation &&
+		(id == "" || release.Handled(rel.Status.LastHandledRequests, id))
+}
+
+// loops reaches ReleaseWorkflows.
+type loops struct {
+	client    client.Client
+	taskQueue string
+	maxEvents int
+}
+
+// options of a loop's start: one id, no time limits, and a loop that is there already is the one.
+func (l loops) options(key types.NamespacedName) client.StartWorkflowOptions {
+	return client.StartWorkflowOptions{
+		ID: release.ReleaseWorkflowID(key.Namespace, key.Name), TaskQueue: l.taskQueue,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+		Memo:                     map[string]any{"release": key.String()},
+	}
+}
+
+func (l loops) input(key types.NamespacedName) workflows.ReleaseInput {
+	return workflows.ReleaseInput{Namespace: key.Namespace, Name: key.Name, Memory: &workflows.Memory{MaxEvents: l.maxEvents}}
+}
+
+// ensure starts the loop of a Release where it is missing.
+func (l loops) ensure(ctx context.Context, key types.NamespacedName) error {
+	_, err := l.client.ExecuteWorkflow(ctx, l.options(key), "ReleaseWorkflow", l.input(key))
+	return err
+}
+
+// changed tells the loop of a Release that it changed, and starts it where it is missing.
+func (l loops) changed(ctx context.Context, key types.NamespacedName, now workflows.Changed) error {
+	return l.signal(ctx, key, workflows.SignalChanged, now)
+}
+
+// signal sends a signal to the loop of a Release, and starts it where it is missing.
+func (l loops) signal(ctx context.Context, key types.NamespacedName, name string, payload any) error {
+	options := l.options(key)
+	_, err := l.client.SignalWithStartWorkflow(ctx, options.ID, name, payload, options, "ReleaseWorkflow", l.input(key))
+	return err
+}
+
+// gone tells the loop of a Release that there is no such Release any more. It starts none.
+func (l loops) gone(ctx context.Context, key types.NamespacedName, last workflows.Changed) error {
+	last.Deleted = true
+	err := l.client.SignalWorkflow(ctx, release.ReleaseWorkflowID(key.Namespace, key.Name), "", workflows.SignalChanged, last)
+	var ended *serviceerror.NotFound
+	if errors.As(err, &ended) {
+		return nil
+	}
+	return err
+}
