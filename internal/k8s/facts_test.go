@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,8 +95,10 @@ func TestFacts_D30_unchanged_is_equal(t *testing.T) {
 	for _, name := range []string{"web1", "web2", "web3"} {
 		webs = append(webs, s.object(strings.Replace(deployment, "name: web,", "name: "+name+",", 1)))
 	}
-	objects := append(webs, s.object(configMap), s.object(lamp), bare,
-		s.object("{apiVersion: v1, kind: Secret, metadata: {name: a, namespace: NS}, data: {a: YQ==}}"))
+	objects := slices.Concat(webs, []*release.Object{
+		s.object(configMap), s.object(lamp), bare,
+		s.object("{apiVersion: v1, kind: Secret, metadata: {name: a, namespace: NS}, data: {a: YQ==}}"),
+	})
 	var refs []release.ObjectRef
 	var facts []release.Fact
 	for _, obj := range objects {
@@ -328,6 +331,27 @@ func TestFacts_D30_unknown_kinds_are_absent(t *testing.T) {
 	require.Equal(t, make([]release.Seen, 10), s.facts(refs...), "over all namespaces")
 	require.Equal(t, make([]release.Seen, 2), s.facts(refs[:2]...))
 	require.Empty(t, s.facts())
+}
+
+// D4 D30: cluster-scoped kinds have a list of their own; an object of another scope than the kind has now is absent.
+func TestFacts_D30_cluster_scoped_kinds(t *testing.T) {
+	s := newServer(t)
+	var refs []release.ObjectRef
+	var facts []release.Fact
+	for i := range 4 {
+		obj := s.object(fmt.Sprintf("{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: NS-%d}, value: 7}", i))
+		s.deleteLater(obj)
+		applied, err := s.impatient().Apply(t.Context(), obj, global(obj))
+		require.NoError(t, err)
+		refs, facts = append(refs, global(obj)), append(facts, applied.Fact)
+	}
+	s.requests.take()
+	require.Equal(t, present(facts), s.facts(refs...))
+	require.Len(t, s.requests.take(), 1)
+	for i := range refs {
+		refs[i].Namespace = s.namespace
+	}
+	require.Equal(t, make([]release.Seen, 4), s.facts(refs...), "of another scope than was recorded")
 }
 
 // pageOf is a page of a list of ConfigMaps in the namespace shop, of which more follow.
