@@ -130,3 +130,46 @@ func TestApplyWave_D11_awaits_the_definitions_that_it_changed(t *testing.T) {
 	require.Contains(t, w.fails(w.a.ApplyWave, WaveInput{Sync: w.sync()}, "DeployFailed"), "its names are not accepted")
 	require.Equal(t, v1alpha1.WaveFailed, w.rel.Status.Waves[0].Phase)
 }
+
+// D30: the union holds the fact of each object that was applied, and what others hold keeps its own; the second sync of
+// the same writes no inventory.
+func TestApplyWave_D30_records_what_the_applies_left_behind(t *testing.T) {
+	w := newWorld(t, cm("z", 1), cm("kept", 1), cm("a", 1))
+	w.lists("kept old older", "left")
+	w.knows("old")
+	w.succeeds(w.a.ApplyWave, WaveInput{Sync: w.sync(), Wave: 1}, nil)
+	require.Equal(t, "kept old older? z a", w.known())
+
+	w.calls = nil
+	w.succeeds(w.a.ApplyWave, WaveInput{Sync: w.sync(), Wave: 1}, nil)
+	require.Empty(t, w.changes("save"))
+
+	w.inv.Spec.Facts = ""
+	w.succeeds(w.a.ApplyWave, WaveInput{Sync: w.sync(), Wave: 1}, nil)
+	require.Equal(t, "save kept old older z a | left", w.changes("save"), "facts alone are worth a write")
+	require.Equal(t, "kept old? older? z a", w.known())
+}
+
+// S18 S20 D30: a wave that stops half-way records the facts of what it applied; so does one that met another writer.
+func TestApplyWave_D30_records_facts_whatever_the_end(t *testing.T) {
+	t.Run("a failure", func(t *testing.T) {
+		w := newWorld(t, cm("a", 0), cm("b", 0))
+		w.lists("b", "")
+		w.fail["apply b"] = &release.Failure{Class: release.Verdict, Code: 403, Message: "exceeded quota"}
+		w.fails(w.a.ApplyWave, WaveInput{Sync: w.sync()}, "DeployFailed")
+		require.Equal(t, "b? a", w.known())
+	})
+	t.Run("a conflict", func(t *testing.T) {
+		w := newWorld(t, cm("a", 0), cm("b", 0))
+		w.lists("old moved a", "")
+		w.knows("old moved")
+		w.onApply = func(name string) {
+			if name == "b" { // another Release takes an object away
+				release.SetObjects(w.inv, cmRefs("old a"), release.FactsOf(w.inv))
+				w.inv.ResourceVersion += "other"
+			}
+		}
+		w.succeeds(w.a.ApplyWave, WaveInput{Sync: w.sync()}, nil)
+		require.Equal(t, "old a b", w.known())
+	})
+}

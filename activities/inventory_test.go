@@ -30,6 +30,15 @@ func TestWriteInventory_D16_keeps_pending_what_is_to_be_looked_at_again(t *testi
 	require.Equal(t, "a | pruned late", w.listed())
 }
 
+// D30: what stays keeps its fact in its new place.
+func TestWriteInventory_D30_keeps_facts_beside_their_objects(t *testing.T) {
+	w := newWorld(t, cm("b", 1), cm("c", 1), cm("a", 0))
+	w.lists("old b pruned c a", "")
+	w.knows("old b a")
+	w.succeeds(w.a.WriteInventory, InventoryInput{Sync: w.sync()}, nil)
+	require.Equal(t, "a b c?", w.known())
+}
+
 // D34
 func TestWriteInventory_D34_fails_as_DeployFailed(t *testing.T) {
 	w := newWorld(t, cm("a", 0))

@@ -63,12 +63,14 @@ func TestPrepareSync_D16_admits_one_sync_at_a_time(t *testing.T) {
 func TestPrepareSync_D13_settles_what_is_pending_by_looking(t *testing.T) {
 	w := newWorld(t, cm("a", 0))
 	w.lists("a", "ours theirs absent taken")
+	w.knows("a")
 	w.stands("a ours taken")
 	w.foreign("theirs")
 	w.claims[cmRef("taken")] = types.NamespacedName{Namespace: "team-b", Name: "other"}
 	var plan Prepared
 	w.succeeds(w.a.PrepareSync, shop, &plan)
 	require.Equal(t, "a ours | ", w.listed())
+	require.Equal(t, "a ours?", w.known(), "D30: what was found is not known until it is applied again")
 	require.Equal(t, 1, plan.Orphans)
 }
 

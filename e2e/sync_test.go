@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"convoy.dev/convoy/internal/release"
 )
 
 // configMap manifests for tests.
@@ -17,7 +19,7 @@ data: {v: "%s"}
 `, name, ns, wave, value)
 }
 
-// S1 S15 S19 S20 S21 S22 S24 S29 S30 S31
+// S1 S15 S19 S20 S21 S22 S24 S29 S30 S31 D30
 func TestSync_two_waves_and_a_prune(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -27,6 +29,7 @@ func TestSync_two_waves_and_a_prune(t *testing.T) {
 	require.Equal(t, 3, result.Objects)
 	require.Equal(t, []string{w.cm("a"), w.cm("b"), w.cm("old")}, w.inventory("shop"))
 	require.Empty(t, w.rawInventory("shop").Spec.Pending)
+	require.Len(t, release.FactsOf(w.rawInventory("shop")), 3, "a fact of each object")
 	first := w.get("shop").Status
 	require.Equal(t, result.Digest, first.LastSuccessful.Digest)
 	require.Len(t, first.Waves, 2)
@@ -39,4 +42,9 @@ func TestSync_two_waves_and_a_prune(t *testing.T) {
 	require.Equal(t, "2", w.configMap("b").Data["v"])
 	require.Equal(t, []string{w.cm("a"), w.cm("b")}, w.inventory("shop"))
 	require.Len(t, w.get("shop").Status.History, 2)
+
+	before := w.rawInventory("shop")
+	require.Len(t, release.FactsOf(before), 2)
+	w.succeeds("shop")
+	require.Equal(t, before.ResourceVersion, w.rawInventory("shop").ResourceVersion, "the same again writes no inventory")
 }

@@ -185,9 +185,8 @@ func (c *Client) Disclaim(ctx context.Context, from types.NamespacedName, moved 
 
 // disclaim reports whether the inventory held any of what moved. What stays keeps its fact (D30).
 func disclaim(inv *v1alpha1.ReleaseInventory, moved map[release.ObjectRef]bool) bool {
-	recorded, claimed := release.RefsOf(inv.Spec.Objects), release.RefsOf(inv.Spec.Pending)
-	objects, pending := without(recorded, moved), without(claimed, moved)
-	if len(objects) == len(recorded) && len(pending) == len(claimed) {
+	objects, pending := without(inv.Spec.Objects, moved), without(inv.Spec.Pending, moved)
+	if len(objects) == len(inv.Spec.Objects) && len(pending) == len(inv.Spec.Pending) {
 		return false
 	}
 	release.SetObjects(inv, objects, release.FactsOf(inv))
@@ -195,6 +194,6 @@ func disclaim(inv *v1alpha1.ReleaseInventory, moved map[release.ObjectRef]bool) 
 	return true
 }
 
-func without(refs []release.ObjectRef, moved map[release.ObjectRef]bool) []release.ObjectRef {
-	return slices.DeleteFunc(refs, func(ref release.ObjectRef) bool { return moved[ref] })
+func without(records []v1alpha1.ObjectRecord, moved map[release.ObjectRef]bool) []release.ObjectRef {
+	return slices.DeleteFunc(release.RefsOf(records), func(ref release.ObjectRef) bool { return moved[ref] })
 }

@@ -46,7 +46,7 @@ func (s *Session) Facts(ctx context.Context, refs []release.ObjectRef) ([]releas
 		if err != nil {
 			return nil, err
 		}
-		open = append(single, left...)
+		open = slices.Concat(single, left)
 	}
 	err := inFlight(ctx, looksAtOnce, len(open), func(ctx context.Context, i int) error { return v.readOne(ctx, open[i]) })
 	if err != nil {

@@ -1,8 +1,12 @@
 package release
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 
 	"convoy.dev/convoy/api/v1alpha1"
@@ -25,15 +29,45 @@ const (
 
 // FactOf sums up an object. ownAPIVersion and ownFields are those of convoy's apply entry, fields as the API server
 // wrote them; both are empty where the API server keeps none, and then the uid alone counts. The time of the entry is
-// no part of it. Without a uid the Fact is unknown.
+// no part of it, nor are empty labels and annotations: who adds the first one takes the empty map over, and has changed
+// nothing of convoy's. Without a uid the Fact is unknown.
 func FactOf(uid, ownAPIVersion string, ownFields []byte) Fact {
 	if uid == "" {
 		return ""
 	}
 	h := sha256.New()
 	h.Write([]byte(uid + "\x00" + ownAPIVersion + "\x00"))
-	h.Write(ownFields)
+	h.Write(withoutEmptyMaps(ownFields))
 	return Fact(base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:factBytes]))
+}
+
+// withoutEmptyMaps leaves out that the metadata has empty labels or annotations. The rest stays as the API server writes
+// it, members in the order of their names.
+func withoutEmptyMaps(fields []byte) []byte {
+	if !bytes.Contains(fields, []byte(`"f:labels":{}`)) && !bytes.Contains(fields, []byte(`"f:annotations":{}`)) {
+		return fields
+	}
+	var top, metadata map[string]json.RawMessage
+	if json.Unmarshal(fields, &top) != nil || json.Unmarshal(top["f:metadata"], &metadata) != nil {
+		return fields
+	}
+	maps.DeleteFunc(metadata, func(name string, owned json.RawMessage) bool {
+		return (name == "f:labels" || name == "f:annotations") && string(owned) == "{}"
+	})
+	if top["f:metadata"] = members(metadata); len(metadata) == 0 {
+		delete(top, "f:metadata")
+	}
+	return members(top)
+}
+
+// members writes an object of JSON, each value as it stands.
+func members(of map[string]json.RawMessage) []byte {
+	var out bytes.Buffer
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		out.WriteString(`,"` + name + `":`)
+		out.Write(of[name])
+	}
+	return append(append([]byte("{"), bytes.TrimPrefix(out.Bytes(), []byte(","))...), '}')
 }
 
 // PackFacts writes one row of 8 characters for each Fact, in order. Where all are unknown it is empty.

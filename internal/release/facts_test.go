@@ -27,6 +27,33 @@ func TestFactOf_D30(t *testing.T) {
 	require.Empty(t, FactOf("", "v1", fields), "without a uid nothing is known")
 }
 
+// D13 D30: convoy sets empty labels and annotations on bare objects, and the first label of somebody else takes the
+// empty map over. That is no drift; losing the whole entry is.
+func TestFactOf_D30_empty_maps(t *testing.T) {
+	of := func(fields string) Fact { return FactOf("u", "v1", []byte(fields)) }
+	data := of(`{"f:data":{"f:key":{}},"f:metadata":{"f:annotations":{},"f:labels":{"f:a":{}}}}`)
+	for name, c := range map[string]struct {
+		fields string
+		same   bool
+	}{
+		"the empty map is taken":     {`{"f:data":{"f:key":{}},"f:metadata":{"f:labels":{"f:a":{}}}}`, true},
+		"a label is taken":           {`{"f:data":{"f:key":{}},"f:metadata":{"f:annotations":{},"f:labels":{}}}`, false},
+		"all of metadata is taken":   {`{"f:data":{"f:key":{}}}`, false},
+		"a key of data is taken":     {`{"f:metadata":{"f:annotations":{},"f:labels":{"f:a":{}}}}`, false},
+		"a key with the name of one": {`{"f:data":{"f:labels":{}},"f:metadata":{"f:annotations":{},"f:labels":{"f:a":{}}}}`, false},
+		"the same":                   {`{"f:data":{"f:key":{}},"f:metadata":{"f:annotations":{},"f:labels":{"f:a":{}}}}`, true},
+	} {
+		require.Equal(t, c.same, of(c.fields) == data, name)
+	}
+	require.Equal(t, of(`{"f:data":{"f:key":{}},"f:metadata":{"f:labels":{}},"f:type":{}}`), of(`{"f:data":{"f:key":{}},"f:type":{}}`))
+	bare := of(`{"f:metadata":{"f:annotations":{},"f:labels":{}}}`)
+	require.Equal(t, bare, of(`{"f:metadata":{"f:annotations":{}}}`), "somebody's first label")
+	require.Equal(t, bare, of(`{"f:metadata":{"f:labels":{}}}`), "somebody's first annotation")
+	require.NotEqual(t, bare, FactOf("u", "", nil), "the entry is gone")
+	require.NotEqual(t, of(`{"f:data":{"f:labels":{}}}`), of(`{"f:data":{}}`), "a key of data is no empty map")
+	require.Equal(t, of(`{"f:labels":{}`), of(`{"f:labels":{}`), "what cannot be read counts as it stands")
+}
+
 // D30: rows are read back as they were written, and never beside other records.
 func TestPackFacts_D30(t *testing.T) {
 	a, b := FactOf("a", "v1", nil), FactOf("b", "v1", nil)

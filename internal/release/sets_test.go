@@ -75,6 +75,8 @@ func TestInventorySize(t *testing.T) {
 		return out
 	}
 	require.NoError(t, CheckSize(many(10000), nil))
+	require.GreaterOrEqual(t, EstimateSize(many(100), nil)-EstimateSize(nil, nil), 100*(len(`{"group":"apps","kind":"Deployment","namespace":"team-a","name":"component-00000"},`)+8),
+		"D30: a fact for each record")
 	err := CheckSize(many(10000), many(9000))
 	problem := &Problem{}
 	require.ErrorAs(t, err, &problem)
