@@ -328,7 +328,7 @@ func (w *world) Apply(ctx context.Context, _ *release.Object, ref release.Object
 }
 
 // fact is what an apply leaves at the object of that name.
-func fact(name string) release.Fact { return release.FactOf("uid-"+name, "v1", nil) }
+func fact(name string) release.Fact { return release.FactOf("uid-"+name, "v1", "", nil) }
 
 func (w *world) Facts(_ context.Context, refs []release.ObjectRef) ([]release.Seen, error) {
 	seen := make([]release.Seen, len(refs))

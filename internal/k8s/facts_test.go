@@ -376,7 +376,7 @@ func shopMaps(names ...string) []release.ObjectRef {
 
 // D30: when a list is left for single reads, and what an API server may answer on the way.
 func TestFacts_D30_lists_that_are_given_up(t *testing.T) {
-	u := release.Seen{Present: true, Fact: release.FactOf("u", "", nil)}
+	u := release.Seen{Present: true, Fact: release.FactOf("u", "", "", nil)}
 	for name, c := range map[string]struct {
 		answers  []func(http.ResponseWriter)
 		requests int

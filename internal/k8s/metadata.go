@@ -2,6 +2,7 @@ package k8s
 
 import (
 	"encoding/json"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -45,13 +46,17 @@ func ownEntry(meta *metav1.ObjectMeta) *metav1.ManagedFieldsEntry {
 func factOf(meta *metav1.ObjectMeta) release.Fact {
 	entry := ownEntry(meta)
 	if entry == nil {
-		return release.FactOf(string(meta.UID), "", nil)
+		return release.FactOf(string(meta.UID), "", "", nil)
 	}
 	var fields []byte
 	if entry.FieldsV1 != nil {
 		fields = entry.FieldsV1.GetRawBytes()
 	}
-	return release.FactOf(string(meta.UID), entry.APIVersion, fields)
+	at := ""
+	if entry.Time != nil {
+		at = entry.Time.UTC().Format(time.RFC3339)
+	}
+	return release.FactOf(string(meta.UID), entry.APIVersion, at, fields)
 }
 
 // liveObject is the metadata as the rest of convoy knows it. The copy of the object in an annotation stays behind

@@ -15,7 +15,8 @@ import (
 // Fact is what an apply left behind, as a short sum over the object's uid and convoy's own entry in its managedFields:
 // 48 bits as 8 characters of base64url. Whoever changes or removes a field that convoy set takes it out of that entry,
 // and who makes the object anew gives it another uid, so an equal Fact means that nothing of convoy's has drifted
-// (D30). What others add to the object beside it does not count. The zero Fact is unknown.
+// (D30). The entry's time counts too: it moves when a process under convoy's own name writes another value, as a
+// request does that was in flight when its attempt was lost (D16); an apply that changes nothing leaves it. What others add to the object beside it does not count. The zero Fact is unknown.
 type Fact string
 
 // unknownFact stands for the zero Fact in a row. No sum holds a dot.
@@ -36,7 +37,7 @@ func FactOf(uid, ownAPIVersion string, ownFields []byte) Fact {
 		return ""
 	}
 	h := sha256.New()
-	h.Write([]byte(uid + "\x00" + ownAPIVersion + "\x00"))
+	h.Write([]byte(uid + "\x00" + ownAPIVersion + "\x00" + ownTime + "\x00"))
 	h.Write(withoutEmptyMaps(ownFields))
 	return Fact(base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:factBytes]))
 }

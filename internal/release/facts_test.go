@@ -11,26 +11,26 @@ import (
 // D30: a Fact is about the uid and the own entry, and about nothing else.
 func TestFactOf_D30(t *testing.T) {
 	fields := []byte(`{"f:data":{"f:key":{}}}`)
-	fact := FactOf("u1", "v1", fields)
+	fact := FactOf("u1", "v1", "", fields)
 	require.Len(t, fact, 8)
-	require.Equal(t, fact, FactOf("u1", "v1", append([]byte(nil), fields...)))
+	require.Equal(t, fact, FactOf("u1", "v1", "", append([]byte(nil), fields...)))
 	for name, other := range map[string]Fact{
-		"made anew":             FactOf("u2", "v1", fields),
-		"a field less":          FactOf("u1", "v1", []byte(`{"f:data":{}}`)),
-		"another version":       FactOf("u1", "v2", fields),
-		"no own entry any more": FactOf("u1", "", nil),
-		"borders do count":      FactOf("u", "1v1", fields),
+		"made anew":             FactOf("u2", "v1", "", fields),
+		"a field less":          FactOf("u1", "v1", "", []byte(`{"f:data":{}}`)),
+		"another version":       FactOf("u1", "v2", "", fields),
+		"no own entry any more": FactOf("u1", "", "", nil),
+		"borders do count":      FactOf("u", "1v1", "", fields),
 	} {
 		require.NotEqual(t, fact, other, name)
 		require.Len(t, other, 8, name)
 	}
-	require.Empty(t, FactOf("", "v1", fields), "without a uid nothing is known")
+	require.Empty(t, FactOf("", "v1", "", fields), "without a uid nothing is known")
 }
 
 // D13 D30: convoy sets empty labels and annotations on bare objects, and the first label of somebody else takes the
 // empty map over. That is no drift; losing the whole entry is.
 func TestFactOf_D30_empty_maps(t *testing.T) {
-	of := func(fields string) Fact { return FactOf("u", "v1", []byte(fields)) }
+	of := func(fields string) Fact { return FactOf("u", "v1", "", []byte(fields)) }
 	data := of(`{"f:data":{"f:key":{}},"f:metadata":{"f:annotations":{},"f:labels":{"f:a":{}}}}`)
 	for name, c := range map[string]struct {
 		fields string
@@ -49,14 +49,14 @@ func TestFactOf_D30_empty_maps(t *testing.T) {
 	bare := of(`{"f:metadata":{"f:annotations":{},"f:labels":{}}}`)
 	require.Equal(t, bare, of(`{"f:metadata":{"f:annotations":{}}}`), "somebody's first label")
 	require.Equal(t, bare, of(`{"f:metadata":{"f:labels":{}}}`), "somebody's first annotation")
-	require.NotEqual(t, bare, FactOf("u", "", nil), "the entry is gone")
+	require.NotEqual(t, bare, FactOf("u", "", "", nil), "the entry is gone")
 	require.NotEqual(t, of(`{"f:data":{"f:labels":{}}}`), of(`{"f:data":{}}`), "a key of data is no empty map")
 	require.Equal(t, of(`{"f:labels":{}`), of(`{"f:labels":{}`), "what cannot be read counts as it stands")
 }
 
 // D30: rows are read back as they were written, and never beside other records.
 func TestPackFacts_D30(t *testing.T) {
-	a, b := FactOf("a", "v1", nil), FactOf("b", "v1", nil)
+	a, b := FactOf("a", "v1", "", nil), FactOf("b", "v1", "", nil)
 	require.NotEqual(t, a, b)
 	for name, c := range map[string]struct {
 		facts  []Fact
@@ -79,7 +79,7 @@ func TestPackFacts_D30(t *testing.T) {
 
 // D30: what counts as drift, and in which words.
 func TestDrift_D30(t *testing.T) {
-	one, two := FactOf("1", "v1", nil), FactOf("2", "v1", nil)
+	one, two := FactOf("1", "v1", "", nil), FactOf("2", "v1", "", nil)
 	for name, c := range map[string]struct {
 		recorded Fact
 		seen     Seen
@@ -109,7 +109,7 @@ func TestDrift_D30(t *testing.T) {
 // D30: the facts of an inventory follow its objects wherever they go.
 func TestSetObjects_D30_keeps_rows_and_records_together(t *testing.T) {
 	a, b, c := ObjectRef{Kind: "A", Name: "a"}, ObjectRef{Kind: "B", Name: "b"}, ObjectRef{Kind: "C", Name: "c"}
-	facts := map[ObjectRef]Fact{a: FactOf("a", "", nil), b: FactOf("b", "", nil)}
+	facts := map[ObjectRef]Fact{a: FactOf("a", "", "", nil), b: FactOf("b", "", "", nil)}
 	inv := &v1alpha1.ReleaseInventory{}
 	require.True(t, SetObjects(inv, []ObjectRef{a, b, c}, facts))
 	require.Equal(t, facts, FactsOf(inv), "c is unknown")
