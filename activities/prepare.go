@@ -214,7 +214,7 @@ func (p *preparation) settle(ctx context.Context, st *step) error {
 	if inv.Spec.ClusterUID == st.target.Address() {
 		inv.Spec.ClusterUID = uid // the identity could not read the uid before, and now it can
 	}
-	if err := p.checkInventory(inv, uid, st.plan, recorded, pending); err != nil {
+	if err := p.checkInventory(inv, uid, st); err != nil {
 		return err
 	}
 	others, err := p.checkClaims(ctx, st.plan, uid, recorded, pending)
@@ -259,21 +259,20 @@ func settlePending(ctx context.Context, target Target, pending []release.ObjectR
 	return found, absent, nil
 }
 
-// checkInventory refuses what would lose or endanger records.
-func (p *preparation) checkInventory(inv *v1alpha1.ReleaseInventory, uid string, plan *release.Plan, recorded, pending []release.ObjectRef) error {
-	listed := len(recorded) + len(pending)
-	if listed > 0 && inv.Spec.ClusterUID != "" && inv.Spec.ClusterUID != uid {
+// checkInventory refuses what would lose or endanger records (D19, D31, D34).
+func (p *preparation) checkInventory(inv *v1alpha1.ReleaseInventory, uid string, st *step) error {
+	switch listed := release.Listed(inv.Spec); {
+	case release.DescribesAnother(inv.Spec, uid, st.target.Address()):
 		return release.Problemf(release.RenderFailed,
 			"the inventory of Release %s/%s lists %d objects on the cluster %s, and the Release now leads to the cluster %s: "+
 				"lead it back, or empty the Release there first (a render without objects and spec.syncPolicy.prune.allowEmpty)",
 			p.rel.Namespace, p.rel.Name, listed, inv.Spec.ClusterUID, uid)
-	}
-	if len(plan.Items) == 0 && listed > 0 && !p.rel.Spec.SyncPolicy.Prune.AllowEmpty {
+	case release.WouldEmpty(inv.Spec, st.plan, p.rel.Spec.SyncPolicy.Prune):
 		return release.Problemf(release.RenderFailed,
 			"the render is empty and the inventory lists %d objects: nothing was changed. If everything is to go, set spec.syncPolicy.prune.allowEmpty to true",
 			listed)
 	}
-	return release.CheckSize(release.Union(recorded, pending), release.Minus(plan.Refs(), recorded))
+	return release.CheckGrowth(inv.Spec, st.plan)
 }
 
 // checkClaims refuses a render that brings objects of another Release, unless they may be taken over (D27). It returns

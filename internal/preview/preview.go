@@ -141,7 +141,7 @@ type look struct {
 	clusterUID string
 	inventory  *v1alpha1.ReleaseInventory
 	recorded   []release.ObjectRef // with those pending that were applied (D13)
-	claims     map[release.ObjectRef]string
+	claims     release.Claims
 }
 
 // connect makes the connection to the target cluster that a worker would make.
