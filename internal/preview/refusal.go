@@ -27,7 +27,7 @@ func (l *look) readClaims(ctx context.Context) error {
 func (l *look) refusal(ctx context.Context) (*release.Problem, error) {
 	inv := l.inventory.Spec
 	switch listed := release.Listed(inv); {
-	case release.DescribesAnother(inv, l.clusterUID, l.cluster.Address()):
+	case release.DescribesAnother(inv, l.clusterUID, l.session.Address()):
 		return release.Problemf(release.RenderFailed,
 			"the inventory lists %d objects on the cluster %s, and the Release leads to the cluster %s now: lead it back, or empty the Release there first",
 			listed, inv.ClusterUID, l.clusterUID), nil
