@@ -39,6 +39,9 @@ type Prepared struct {
 	Objects int     `json:"objects"`
 	// Orphans is how many records of the inventory the render does not hold: with none there is nothing to prune.
 	Orphans int `json:"orphans,omitempty"`
+	// OrphanNames names them, with the prune off: a WriteInventory whose first attempt wrote and died finds nothing
+	// that leaves the inventory any more (D21).
+	OrphanNames Named `json:"orphanNames,omitzero"`
 	// Unsure: an attempt before this one may have left a request in flight (D16).
 	Unsure bool `json:"unsure,omitempty"`
 	// Waves in the order of application.

@@ -34,8 +34,8 @@ type preparation struct {
 	info activity.Info
 	rel  *v1alpha1.Release
 	ref  SyncRef
-	// orphans is how many records the render does not hold.
-	orphans int
+	// orphans are the records that the render does not hold.
+	orphans []release.ObjectRef
 	// unsure: an earlier attempt or sync may have left a request in flight.
 	unsure bool
 	// clean: the sync before succeeded, so what it left pending was only to be looked at once more.
@@ -227,7 +227,7 @@ func (p *preparation) settle(ctx context.Context, st *step) error {
 		return err
 	}
 	recorded = release.Union(recorded, found)
-	p.orphans = len(release.Minus(recorded, st.plan.Refs()))
+	p.orphans = release.Minus(recorded, st.plan.Refs())
 	if len(pending) == 0 && !(p.unsure && inv.ResourceVersion != "") {
 		return nil
 	}
@@ -304,12 +304,17 @@ func (p *preparation) warn(ctx context.Context, warnings []string) {
 func (p *preparation) prepared(st *step) Prepared {
 	spec := p.rel.Spec
 	out := Prepared{
-		Sync: p.ref, Objects: len(st.plan.Items), Orphans: p.orphans, Unsure: p.unsure || p.info.Attempt > 1, Prune: spec.SyncPolicy.Prune, HasStore: p.store != nil,
+		Sync: p.ref, Objects: len(st.plan.Items), Orphans: len(p.orphans), Unsure: p.unsure || p.info.Attempt > 1, Prune: spec.SyncPolicy.Prune, HasStore: p.store != nil,
 		PreSync:  p.plannedHooks("preSync", spec.Hooks.PreSync),
 		PostSync: p.plannedHooks("postSync", spec.Hooks.PostSync),
 	}
 	if spec.ClusterRef != nil {
 		out.Cluster = spec.ClusterRef.Name
+	}
+	if !spec.SyncPolicy.Prune.Orphaned {
+		for _, orphan := range p.orphans {
+			out.OrphanNames.add(orphan.String())
+		}
 	}
 	for _, wave := range st.plan.Waves {
 		planned := PlannedWave{Number: wave.Number, Objects: wave.Count}
