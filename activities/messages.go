@@ -1,9 +1,11 @@
 package activities
 
 import (
+	"slices"
 	"time"
 
 	"convoy.dev/convoy/api/v1alpha1"
+	"convoy.dev/convoy/internal/release"
 )
 
 // These types travel through workflow histories. Fields are only ever added, and none holds a part of a manifest.
@@ -87,6 +89,22 @@ func (n *Named) add(name string) {
 	}
 }
 
+// WithHeld is a list of objects that finalizers hold, and those of another one that it does not name yet (D18).
+func (n Named) WithHeld(more Named) Named {
+	named := map[release.ObjectRef]bool{}
+	for _, entry := range n.Objects {
+		held, _ := release.ParseHeld(entry)
+		named[held.Ref] = true
+	}
+	out := Named{Objects: slices.Clone(n.Objects), Total: n.Total}
+	for _, entry := range more.Objects {
+		if held, _ := release.ParseHeld(entry); !named[held.Ref] {
+			out.add(entry)
+		}
+	}
+	return out
+}
+
 // listLimit bounds the lists in status and results (D35).
 const listLimit = 20
 
@@ -148,6 +166,8 @@ type InventoryResult struct {
 	Objects int `json:"objects"`
 	// Left are records that left the inventory with it.
 	Left Named `json:"left,omitzero"`
+	// Terminating are objects that an earlier sync pruned and that finalizers hold to this day (D18).
+	Terminating Named `json:"terminating,omitzero"`
 }
 
 // Outcome is the end of a sync, for its record.

@@ -189,6 +189,7 @@ func (s *sync) inventory(ctx workflow.Context) error {
 		return err
 	}
 	s.outcome.Exact = true
+	s.outcome.Terminating = s.outcome.Terminating.WithHeld(result.Terminating)
 	if !s.plan.Prune.Orphaned {
 		s.outcome.Orphaned = result.Left
 		if result.Left.Total < s.plan.OrphanNames.Total {

@@ -33,9 +33,10 @@ type stage struct {
 	// unhealthy is how often AwaitWave looks in vain, once a day; negative: always.
 	unhealthy int
 	recorded  *activities.Outcome
-	// wave is what ApplyWave answers, left what WriteInventory does, and recheck what that was asked for.
+	// wave is what ApplyWave answers, left and held what WriteInventory does, and recheck what that was asked for.
 	wave    activities.ApplyWaveResult
 	left    activities.Named
+	held    activities.Named
 	recheck bool
 }
 
@@ -87,7 +88,7 @@ func newStage(t *testing.T, prepared activities.Prepared) *stage {
 	})
 	s.OnActivity(act.WriteInventory, mock.Anything, mock.Anything).Return(func(_ context.Context, in activities.InventoryInput) (activities.InventoryResult, error) {
 		s.recheck = in.Recheck
-		return activities.InventoryResult{Objects: 3, Left: s.left}, s.play("inventory")
+		return activities.InventoryResult{Objects: 3, Left: s.left, Terminating: s.held}, s.play("inventory")
 	})
 	s.OnActivity(act.RecordSync, mock.Anything, mock.Anything).Return(func(_ context.Context, in activities.Outcome) error {
 		s.recorded = &in
@@ -357,4 +358,12 @@ func TestSyncWorkflow_D21_names_what_an_attempt_that_died_has_forgotten(t *testi
 			require.Equal(t, len(c.want), s.recorded.Orphaned.Total)
 		})
 	}
+}
+
+// D18: what an earlier sync pruned and finalizers hold to this day is named beside what this one pruned.
+func TestSyncWorkflow_D18_does_not_forget_what_finalizers_hold(t *testing.T) {
+	s := newStage(t, plan())
+	s.held = activities.Named{Objects: []string{"ConfigMap team-a/held (finalizers: x)"}, Total: 1}
+	require.Equal(t, "Succeeded", s.run(SyncInput{}))
+	require.Equal(t, s.held, s.recorded.Terminating)
 }
