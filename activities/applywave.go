@@ -136,10 +136,10 @@ func (w *waveApply) settleClaims(ctx context.Context, uid string, fresh []releas
 }
 
 // withdraw takes objects of other Releases off the pending list, so that those Releases' prunes are theirs alone.
-func (w *waveApply) withdraw(ctx context.Context, clashes []clash) error {
+func (w *waveApply) withdraw(ctx context.Context, clashes []release.Clash) error {
 	refs := make([]release.ObjectRef, len(clashes))
 	for i, c := range clashes {
-		refs[i] = c.object
+		refs[i] = c.Object
 	}
 	w.inv.Spec.Pending = release.Records(release.Minus(release.RefsOf(w.inv.Spec.Pending), refs))
 	return w.saveInventory(ctx, w.inv)

@@ -37,7 +37,7 @@ func (p *preparation) runDeletion(ctx context.Context, _ *lease) (Prepared, erro
 	if err := p.settle(ctx, st); err != nil {
 		return Prepared{}, err
 	}
-	return Prepared{Sync: p.ref, Orphans: p.orphans, Prune: p.rel.Spec.SyncPolicy.Prune}, nil
+	return Prepared{Sync: p.ref, Orphans: len(p.orphans), Prune: p.rel.Spec.SyncPolicy.Prune}, nil
 }
 
 // FinishDeletion lets a Release go whose objects are pruned: it removes convoy's finalizer. The inventory goes with the

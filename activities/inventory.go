@@ -13,7 +13,7 @@ import (
 // WriteInventory writes the exact inventory: what this sync applied, in the order of application, and nothing else
 // (S21). Records that leave with it are protected, pruned, or, with the prune off, forgotten (D21, S25). After an
 // attempt that may have left a request in flight what was pruned stays pending: an apply that lands late would bring it
-// back unseen, and the next sync looks (D16).
+// back unseen, and the next sync looks (D16). It also looks which objects of status.terminating are still there (D18).
 //
 // Idempotent: nothing is written when the inventory is exact already.
 // Fails with: DeployFailed (D34).
@@ -28,8 +28,39 @@ func (a *Activities) WriteInventory(ctx context.Context, in InventoryInput) (Inv
 		if err != nil {
 			return InventoryResult{}, err
 		}
-		return a.writeExact(ctx, st, in, uid)
+		terminating, err := st.stillHeld(ctx)
+		if err != nil {
+			return InventoryResult{}, err
+		}
+		result, err := a.writeExact(ctx, st, in, uid)
+		result.Terminating = terminating
+		return result, err
 	})
+}
+
+// stillHeld looks at the objects that status.terminating names: a sync that prunes nothing more does not forget them
+// while finalizers hold them (D18). What the cluster does not tell counts as held; what the render brings again was
+// applied, so it is another object.
+func (s *step) stillHeld(ctx context.Context) (Named, error) {
+	var out Named
+	applied := s.plan.Refs()
+	for _, entry := range s.rel.Status.Terminating {
+		held, ok := release.ParseHeld(entry)
+		if !ok || release.Contains(applied, held.Ref) {
+			continue
+		}
+		live, err := s.target.Read(ctx, held.Ref)
+		var failure *release.Failure
+		switch {
+		case errors.As(err, &failure):
+			out.add(entry)
+		case err != nil:
+			return Named{}, err
+		case live != nil && live.DeletionTimestamp != nil && len(live.Finalizers) > 0:
+			out.add(release.Held{Ref: held.Ref, Finalizers: live.Finalizers}.String())
+		}
+	}
+	return out, nil
 }
 
 func (a *Activities) writeExact(ctx context.Context, st *step, in InventoryInput, uid string) (InventoryResult, error) {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	"convoy.dev/convoy/internal/release"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -54,4 +56,37 @@ func TestWriteInventory_D16_is_fenced(t *testing.T) {
 	w.rel.Status.Fence.Number++
 	w.fails(w.a.WriteInventory, in, Fenced)
 	require.Empty(t, w.calls)
+}
+
+// D18: what an earlier sync pruned stays named while finalizers hold it, and no longer.
+func TestWriteInventory_D18_looks_at_what_finalizers_held(t *testing.T) {
+	w := newWorld(t, cm("a", 0)+cm("back", 0))
+	w.rel.Status.Terminating = []string{
+		"ConfigMap team-a/held (finalizers: x/hold, y/hold)", "ConfigMap team-a/gone (finalizers: x/hold)",
+		"ConfigMap team-a/anew (finalizers: x/hold)", "ConfigMap team-a/back (finalizers: x/hold)", "words",
+	}
+	w.stands("held anew back")
+	for _, name := range []string{"held", "back"} {
+		w.live[cmRef(name)].DeletionTimestamp, w.live[cmRef(name)].Finalizers = &w.now, []string{"y/hold"}
+	}
+	var result InventoryResult
+	w.succeeds(w.a.WriteInventory, InventoryInput{Sync: w.sync()}, &result)
+	require.Equal(t, Named{Objects: []string{"ConfigMap team-a/held (finalizers: y/hold)"}, Total: 1}, result.Terminating)
+
+	w.read = func(release.ObjectRef) error {
+		return &release.Failure{Class: release.Accident, Message: "out of reach"}
+	}
+	w.rel.Status.Terminating = w.rel.Status.Terminating[:1]
+	result = InventoryResult{}
+	w.succeeds(w.a.WriteInventory, InventoryInput{Sync: w.sync()}, &result)
+	require.Equal(t, w.rel.Status.Terminating, result.Terminating.Objects, "what cannot be seen is not forgotten")
+}
+
+func TestNamed_WithHeld_names_an_object_once(t *testing.T) {
+	now := Named{Objects: []string{"ConfigMap team-a/a (finalizers: x)"}, Total: 1}
+	before := Named{Objects: []string{"ConfigMap team-a/a (finalizers: x, y)", "Lamp.example.test l (finalizers: x)"}, Total: 2}
+	require.Equal(t, Named{Objects: []string{now.Objects[0], before.Objects[1]}, Total: 2}, now.WithHeld(before))
+	require.Equal(t, now, now.WithHeld(Named{}))
+	require.Equal(t, before, Named{}.WithHeld(before))
+	require.Zero(t, Named{}.WithHeld(Named{}))
 }

@@ -1,9 +1,11 @@
 package activities
 
 import (
+	"slices"
 	"time"
 
 	"convoy.dev/convoy/api/v1alpha1"
+	"convoy.dev/convoy/internal/release"
 )
 
 // These types travel through workflow histories. Fields are only ever added, and none holds a part of a manifest.
@@ -47,6 +49,9 @@ type Prepared struct {
 	Objects int     `json:"objects"`
 	// Orphans is how many records of the inventory the render does not hold: with none there is nothing to prune.
 	Orphans int `json:"orphans,omitempty"`
+	// OrphanNames names them, with the prune off: a WriteInventory whose first attempt wrote and died finds nothing
+	// that leaves the inventory any more (D21).
+	OrphanNames Named `json:"orphanNames,omitzero"`
 	// Unsure: an attempt before this one may have left a request in flight (D16).
 	Unsure bool `json:"unsure,omitempty"`
 	// Waves in the order of application.
@@ -90,6 +95,22 @@ func (n *Named) add(name string) {
 	if len(n.Objects) < listLimit {
 		n.Objects = append(n.Objects, name)
 	}
+}
+
+// WithHeld is a list of objects that finalizers hold, and those of another one that it does not name yet (D18).
+func (n Named) WithHeld(more Named) Named {
+	named := map[release.ObjectRef]bool{}
+	for _, entry := range n.Objects {
+		held, _ := release.ParseHeld(entry)
+		named[held.Ref] = true
+	}
+	out := Named{Objects: slices.Clone(n.Objects), Total: n.Total}
+	for _, entry := range more.Objects {
+		if held, _ := release.ParseHeld(entry); !named[held.Ref] {
+			out.add(entry)
+		}
+	}
+	return out
 }
 
 // listLimit bounds the lists in status and results (D35).
@@ -153,6 +174,8 @@ type InventoryResult struct {
 	Objects int `json:"objects"`
 	// Left are records that left the inventory with it.
 	Left Named `json:"left,omitzero"`
+	// Terminating are objects that an earlier sync pruned and that finalizers hold to this day (D18).
+	Terminating Named `json:"terminating,omitzero"`
 }
 
 // Outcome is the end of a sync, for its record.

@@ -34,8 +34,8 @@ type preparation struct {
 	info activity.Info
 	rel  *v1alpha1.Release
 	ref  SyncRef
-	// orphans is how many records the render does not hold.
-	orphans int
+	// orphans are the records that the render does not hold.
+	orphans []release.ObjectRef
 	// unsure: an earlier attempt or sync may have left a request in flight.
 	unsure bool
 	// unreachable: the source could not be read, so the failure is tried again (D1).
@@ -267,7 +267,7 @@ func (p *preparation) settle(ctx context.Context, st *step) error {
 	if inv.Spec.ClusterUID == st.target.Address() {
 		inv.Spec.ClusterUID = uid // the identity could not read the uid before, and now it can
 	}
-	if err := p.checkInventory(inv, uid, st.plan, recorded, pending); err != nil {
+	if err := p.checkInventory(inv, uid, st); err != nil {
 		return err
 	}
 	others, err := p.checkClaims(ctx, st.plan, uid, recorded, pending)
@@ -280,7 +280,7 @@ func (p *preparation) settle(ctx context.Context, st *step) error {
 		return err
 	}
 	recorded = release.Union(recorded, found)
-	p.orphans = len(release.Minus(recorded, st.plan.Refs()))
+	p.orphans = release.Minus(recorded, st.plan.Refs())
 	if len(pending) == 0 && !(p.unsure && inv.ResourceVersion != "") {
 		return nil
 	}
@@ -313,21 +313,20 @@ func settlePending(ctx context.Context, target Target, pending []release.ObjectR
 	return found, absent, nil
 }
 
-// checkInventory refuses what would lose or endanger records.
-func (p *preparation) checkInventory(inv *v1alpha1.ReleaseInventory, uid string, plan *release.Plan, recorded, pending []release.ObjectRef) error {
-	listed := len(recorded) + len(pending)
-	if listed > 0 && inv.Spec.ClusterUID != "" && inv.Spec.ClusterUID != uid {
+// checkInventory refuses what would lose or endanger records (D19, D31, D34).
+func (p *preparation) checkInventory(inv *v1alpha1.ReleaseInventory, uid string, st *step) error {
+	switch listed := release.Listed(inv.Spec); {
+	case release.DescribesAnother(inv.Spec, uid, st.target.Address()):
 		return release.Problemf(release.RenderFailed,
 			"the inventory of Release %s/%s lists %d objects on the cluster %s, and the Release now leads to the cluster %s: "+
 				"lead it back, or empty the Release there first (a render without objects and spec.syncPolicy.prune.allowEmpty)",
 			p.rel.Namespace, p.rel.Name, listed, inv.Spec.ClusterUID, uid)
-	}
-	if len(plan.Items) == 0 && listed > 0 && !p.deletion && !p.rel.Spec.SyncPolicy.Prune.AllowEmpty {
+	case !p.deletion && release.WouldEmpty(inv.Spec, st.plan, p.rel.Spec.SyncPolicy.Prune):
 		return release.Problemf(release.RenderFailed,
 			"the render is empty and the inventory lists %d objects: nothing was changed. If everything is to go, set spec.syncPolicy.prune.allowEmpty to true",
 			listed)
 	}
-	return release.CheckSize(release.Union(recorded, pending), release.Minus(plan.Refs(), recorded))
+	return release.CheckGrowth(inv.Spec, st.plan)
 }
 
 // checkClaims refuses a render that brings objects of another Release, unless they may be taken over (D27). It returns
@@ -359,12 +358,17 @@ func (p *preparation) warn(ctx context.Context, warnings []string) {
 func (p *preparation) prepared(st *step) Prepared {
 	spec := p.rel.Spec
 	out := Prepared{
-		Sync: p.ref, Objects: len(st.plan.Items), Orphans: p.orphans, Unsure: p.unsure || p.info.Attempt > 1, Prune: spec.SyncPolicy.Prune, HasStore: p.store != nil,
+		Sync: p.ref, Objects: len(st.plan.Items), Orphans: len(p.orphans), Unsure: p.unsure || p.info.Attempt > 1, Prune: spec.SyncPolicy.Prune, HasStore: p.store != nil,
 		PreSync:  p.plannedHooks("preSync", spec.Hooks.PreSync),
 		PostSync: p.plannedHooks("postSync", spec.Hooks.PostSync),
 	}
 	if spec.ClusterRef != nil {
 		out.Cluster = spec.ClusterRef.Name
+	}
+	if !spec.SyncPolicy.Prune.Orphaned {
+		for _, orphan := range p.orphans {
+			out.OrphanNames.add(orphan.String())
+		}
 	}
 	for _, wave := range st.plan.Waves {
 		planned := PlannedWave{Number: wave.Number, Objects: wave.Count}

@@ -177,3 +177,41 @@ func TestPrepareSync_D25_plans_the_hooks_that_are_to_run(t *testing.T) {
 		})
 	}
 }
+
+// D21 D35: with the prune off the plan names what the exact inventory will forget.
+func TestPrepareSync_D21_names_the_orphans(t *testing.T) {
+	w := newWorld(t, cm("a", 0))
+	w.lists("old a", "ours")
+	w.stands("a ours")
+	var plan Prepared
+	w.succeeds(w.a.PrepareSync, shop, &plan)
+	require.Equal(t, Named{Objects: []string{"ConfigMap team-a/old", "ConfigMap team-a/ours"}, Total: 2}, plan.OrphanNames)
+
+	var first, second InventoryResult
+	w.succeeds(w.a.WriteInventory, InventoryInput{Sync: w.sync()}, &first)
+	require.Equal(t, plan.OrphanNames, first.Left, "the plan names what leaves")
+	w.succeeds(w.a.WriteInventory, InventoryInput{Sync: w.sync()}, &second)
+	require.Zero(t, second.Left.Total, "an attempt that finds the inventory exact knows no names")
+
+	w.lists(strings.Join(numbered("o", 31), " "), "")
+	plan = Prepared{}
+	w.rel.Status.Fence.Acknowledged = true
+	w.succeeds(w.a.PrepareSync, shop, &plan)
+	require.Len(t, plan.OrphanNames.Objects, 20)
+	require.Equal(t, 31, plan.OrphanNames.Total)
+
+	w.rel.Status.Fence.Acknowledged = true
+	w.rel.Spec.SyncPolicy.Prune.Orphaned = true
+	plan = Prepared{}
+	w.succeeds(w.a.PrepareSync, shop, &plan)
+	require.Equal(t, 31, plan.Orphans)
+	require.Zero(t, plan.OrphanNames, "the prune says what becomes of them")
+}
+
+func numbered(prefix string, n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("%s%d", prefix, i)
+	}
+	return names
+}

@@ -139,7 +139,7 @@ func (p *prune) keep(orphan release.ObjectRef, stay release.Stay) {
 func (p *prune) terminating(orphan release.ObjectRef, finalizers []string) {
 	p.result.Deleted++
 	if len(finalizers) > 0 {
-		p.result.Terminating.add(fmt.Sprintf("%s (finalizers: %s)", orphan, strings.Join(finalizers, ", ")))
+		p.result.Terminating.add(release.Held{Ref: orphan, Finalizers: finalizers}.String())
 	}
 }
 

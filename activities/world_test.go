@@ -50,6 +50,8 @@ type world struct {
 	running  bool
 	closedAt time.Time
 	now      time.Time
+	// read is asked before each read.
+	read func(release.ObjectRef) error
 	// onApply is asked before each apply.
 	onApply func(name string)
 	calls   []string
@@ -348,6 +350,11 @@ func (w *world) AwaitEstablished(_ context.Context, names []string) error {
 }
 
 func (w *world) Read(_ context.Context, ref release.ObjectRef) (*release.Live, error) {
+	if w.read != nil {
+		if err := w.read(ref); err != nil {
+			return nil, err
+		}
+	}
 	return w.live[ref], nil
 }
 

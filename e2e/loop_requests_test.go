@@ -118,7 +118,10 @@ func TestLoop_the_update_returns_the_result_of_its_sync(t *testing.T) {
 	require.Equal(t, answer.RunID, again.RunID, "the same id asks for nothing new")
 	require.Equal(t, answer.RunID, w.get("shop").Status.LastAttempted.RunID)
 
-	w.update("shop", func(rel *v1alpha1.Release) { rel.Spec.Source.Inline = new(string); *rel.Spec.Source.Inline = "{kind: broken" })
+	w.update("shop", func(rel *v1alpha1.Release) {
+		rel.Spec.Source.Inline = new(string)
+		*rel.Spec.Source.Inline = "{kind: broken"
+	})
 	answer, err = update("u2")
 	require.NoError(t, err)
 	require.Equal(t, "Failed", answer.Result)

@@ -290,6 +290,18 @@ func TestPrune_held_by_a_finalizer_is_no_failure(t *testing.T) {
 	require.Equal(t, []string{w.cm("base")}, w.inventory("r"))
 	require.NotNil(t, w.configMap("held").DeletionTimestamp)
 
+	// A later sync that prunes something else, or nothing, does not forget it.
+	w.render("r", w.plain("base", "2")+w.plain("other", "1"))
+	w.succeeds("r")
+	require.Equal(t, held, w.get("r").Status.Terminating)
+	finalizers(`["example.test/hold"]`)
+	held[0] = strings.Replace(held[0], ", example.test/also", "", 1)
+	w.render("r", w.plain("base", "2"))
+	require.Equal(t, 1, w.succeeds("r").Pruned)
+	require.Equal(t, held, w.get("r").Status.Terminating)
+	require.EqualValues(t, 1, w.get("r").Status.TerminatingTotal)
+	require.Equal(t, []string{w.cm("base")}, w.inventory("r"))
+
 	// A later prune that meets it on its way out says so again, and asks for nothing.
 	w.editInventory("r", func(spec *v1alpha1.InventorySpec) {
 		spec.Objects = append(spec.Objects, v1alpha1.ObjectRecord{Kind: "ConfigMap", Namespace: w.ns, Name: "held"})
@@ -368,7 +380,7 @@ spec:
 			require.Equal(t, []string{"delete deployments/web 200"}, said(deletes(w.requests(since))))
 			var terminating []string
 			if finalizer != "" {
-				terminating = []string{"Deployment " + w.ns + "/web (finalizers: " + finalizer + ")"}
+				terminating = []string{"Deployment.apps " + w.ns + "/web (finalizers: " + finalizer + ")"}
 			}
 			require.Equal(t, terminating, w.get("r").Status.Terminating)
 			w.eventually("the Deployment goes", func() error {

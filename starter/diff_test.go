@@ -2,16 +2,24 @@ package main
 
 import (
 	"encoding/base64"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"convoy.dev/convoy/api/v1alpha1"
+	"convoy.dev/convoy/internal/control"
+	"convoy.dev/convoy/internal/preview"
+	"convoy.dev/convoy/internal/source"
 	"convoy.dev/convoy/internal/teststack"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -215,4 +223,55 @@ func TestDiffGoesToTheClusterOfTheRelease(t *testing.T) {
 	}))
 	got = s.run("diff", s.namespace+"/shop")
 	require.Equal(t, exitDifferent, got.code, got.stderr)
+}
+
+// accidents are the paths to which the first request is answered as an API server does that is about to stop.
+type accidents struct {
+	mu   sync.Mutex
+	left []string
+}
+
+// happens reports whether an accident is due at this path, which is then over.
+func (a *accidents) happens(path string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	i := slices.Index(a.left, path)
+	if i >= 0 {
+		a.left = slices.Delete(a.left, i, i+1)
+	}
+	return i >= 0
+}
+
+type accidentalTransport struct {
+	accidents *accidents
+	next      http.RoundTripper
+}
+
+func (t accidentalTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if !t.accidents.happens(req.URL.Path) {
+		return t.next.RoundTrip(req)
+	}
+	answer := httptest.NewRecorder()
+	answer.WriteHeader(http.StatusServiceUnavailable)
+	return answer.Result(), nil
+}
+
+// D22: discovery and the identity of the cluster are asked again, as a sync does.
+func TestDiffSurvivesAnAccident(t *testing.T) {
+	s := newStack(t)
+	s.synced("shop", configMap("a", ""))
+	between := &accidents{left: []string{"/api", "/apis", "/api/v1/namespaces/kube-system"}}
+	cfg := rest.CopyConfig(s.cfg)
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return accidentalTransport{between, next} })
+	cluster, err := control.New(cfg)
+	require.NoError(t, err)
+	manifests := s.manifests(configMap("a", "") + configMap("b", ""))
+	rel := &v1alpha1.Release{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "shop"}}
+	rel.Spec.Source.Inline = &manifests
+	seen, err := preview.Look(t.Context(), preview.Input{Release: rel, Control: cluster, Source: source.New(source.Options{})})
+	require.NoError(t, err)
+	require.Empty(t, between.left)
+	require.Nil(t, seen.Refusal)
+	require.Equal(t, 1, seen.Count(preview.Create))
+	require.Equal(t, 1, seen.Unchanged)
 }

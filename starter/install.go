@@ -72,7 +72,6 @@ func definitions() (*release.Render, error) {
 // installer puts CustomResourceDefinitions on a cluster.
 type installer struct {
 	*program
-	cluster *k8s.Cluster
 	session *k8s.Session
 	whole   *preview.WholeObjects
 }
@@ -83,13 +82,14 @@ func (p *program) installDefinitions(ctx context.Context, dryRun bool) error {
 		return err
 	}
 	in := installer{program: p}
-	if in.cluster, err = k8s.NewPool().Connect(cfg); err != nil {
+	cluster, err := k8s.NewPool().Connect(cfg)
+	if err != nil {
 		return err
 	}
-	if in.whole, err = preview.NewWholeObjects(cfg, in.cluster); err != nil {
+	in.session = cluster.Session(k8s.SessionOptions{RetryFor: 8 * time.Second})
+	if in.whole, err = preview.NewWholeObjects(cfg, in.session); err != nil {
 		return err
 	}
-	in.session = in.cluster.Session(k8s.SessionOptions{RetryFor: 8 * time.Second})
 	render, err := definitions()
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"convoy.dev/convoy/internal/envflag"
 	"convoy.dev/convoy/internal/release"
 )
 
@@ -132,27 +133,15 @@ Each flag has a twin in the environment: --task-queue is CONVOY_TASK_QUEUE. The 
 
 // fromEnvironment sets the flags that were not given from their twins, as the worker does.
 func (p *program) fromEnvironment(flags *pflag.FlagSet) error {
-	var errs []string
-	flags.VisitAll(func(flag *pflag.Flag) {
-		twin := "CONVOY_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
-		value := p.env.get(twin)
-		if flag.Changed || value == "" || flag.Name == "help" {
-			return
-		}
-		values := []string{value}
-		if flag.Value.Type() == "stringArray" {
-			values = strings.Split(value, ":")
-		}
-		for _, v := range values {
-			if err := flags.Set(flag.Name, v); err != nil {
-				errs = append(errs, fmt.Sprintf("%s=%q: %v", twin, v, err))
-			}
-		}
-	})
-	if len(errs) > 0 {
-		return failf(exitUsage, "%s", strings.Join(errs, "; "))
+	errs := envflag.Set(flags, p.env.get)
+	if len(errs) == 0 {
+		return nil
 	}
-	return nil
+	messages := make([]string, len(errs))
+	for i, err := range errs {
+		messages[i] = err.Error()
+	}
+	return failf(exitUsage, "%s", strings.Join(messages, "; "))
 }
 
 // does makes a command's work out of a function: whatever it returns gets its exit code here.

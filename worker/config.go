@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"time"
+
+	"convoy.dev/convoy/internal/envflag"
 
 	"github.com/spf13/pflag"
 	"go.temporal.io/sdk/client"
@@ -61,7 +62,7 @@ func readConfig(args []string, env func(string) string) (config, error) {
 	if err := flags.Parse(args); err != nil {
 		return cfg, err
 	}
-	errs := fromEnvironment(flags, env)
+	errs := envflag.Set(flags, env)
 	if err := cfg.logLevel.UnmarshalText([]byte(level)); err != nil {
 		errs = append(errs, fmt.Errorf("--log-level %q: use debug, info, warn or error", level))
 	}
@@ -86,28 +87,6 @@ Usage: worker [flags]
 Each flag has a twin in the environment: --task-queue is CONVOY_TASK_QUEUE.
 
 %s`, flags.FlagUsages())
-}
-
-// fromEnvironment sets the flags that were not given from their twins.
-func fromEnvironment(flags *pflag.FlagSet, env func(string) string) []error {
-	var errs []error
-	flags.VisitAll(func(flag *pflag.Flag) {
-		twin := "CONVOY_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
-		value := env(twin)
-		if flag.Changed || value == "" {
-			return
-		}
-		values := []string{value}
-		if flag.Value.Type() == "stringArray" {
-			values = strings.Split(value, ":")
-		}
-		for _, v := range values {
-			if err := flags.Set(flag.Name, v); err != nil {
-				errs = append(errs, fmt.Errorf("%s=%q: %w", twin, v, err))
-			}
-		}
-	})
-	return errs
 }
 
 // controlCluster is the connection to the cluster that holds the Releases.

@@ -116,7 +116,7 @@ func (c config) dial(ctx context.Context, logger *slog.Logger) (client.Client, e
 	defer cancel()
 	c1, err := client.DialContext(dialCtx, options)
 	if err != nil {
-		return nil, fmt.Errorf("temporal at %s: %w; name it with --temporal-address or TEMPORAL_ADDRESS", options.HostPort, err)
+		return nil, fmt.Errorf("temporal at %s: %w; name it with --temporal-address or TEMPORAL_ADDRESS, and give TLS and the key by TEMPORAL_TLS_… and TEMPORAL_API_KEY", options.HostPort, err)
 	}
 	return c1, nil
 }

@@ -194,7 +194,7 @@ func (s *sync) prune(ctx workflow.Context) error {
 }
 
 // inventory writes exactly what this sync applied (S21). With the prune off, what leaves the inventory stays on the
-// cluster, and status names it (D21).
+// cluster, and status names it (D21); an attempt that finds the inventory exact already cannot name it, so the plan does.
 func (s *sync) inventory(ctx workflow.Context) error {
 	s.enter("inventory")
 	result, err := call(ctx, s.option(fmt.Sprintf("record %d objects", s.plan.Objects), "write-inventory", 2*time.Minute),
@@ -203,8 +203,12 @@ func (s *sync) inventory(ctx workflow.Context) error {
 		return err
 	}
 	s.outcome.Exact = true
+	s.outcome.Terminating = s.outcome.Terminating.WithHeld(result.Terminating)
 	if !s.plan.Prune.Orphaned {
 		s.outcome.Orphaned = result.Left
+		if result.Left.Total < s.plan.OrphanNames.Total {
+			s.outcome.Orphaned = s.plan.OrphanNames
+		}
 	}
 	return nil
 }

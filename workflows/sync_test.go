@@ -33,8 +33,10 @@ type stage struct {
 	// unhealthy is how often AwaitWave looks in vain, once a day; negative: always.
 	unhealthy int
 	recorded  *activities.Outcome
-	// wave is what ApplyWave answers, and recheck what WriteInventory was asked for.
+	// wave is what ApplyWave answers, left and held what WriteInventory does, and recheck what that was asked for.
 	wave    activities.ApplyWaveResult
+	left    activities.Named
+	held    activities.Named
 	recheck bool
 }
 
@@ -54,6 +56,7 @@ func newStage(t *testing.T, prepared activities.Prepared) *stage {
 	suite := testsuite.WorkflowTestSuite{}
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	s := &stage{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), t: t, fail: map[string]error{}, wave: activities.ApplyWaveResult{Applied: 1, Changed: 1}}
+	s.left = activities.Named{Objects: []string{"ConfigMap old"}, Total: 1}
 	s.RegisterWorkflowWithOptions((&Workflows{HeartbeatTimeout: 10 * time.Second}).SyncWorkflow, workflow.RegisterOptions{Name: "SyncWorkflow"})
 	s.RegisterActivity(&activities.Activities{})
 	s.OnActivity(act.PrepareSync, mock.Anything, mock.Anything).Return(func(context.Context, activities.PrepareInput) (activities.Prepared, error) {
@@ -85,7 +88,7 @@ func newStage(t *testing.T, prepared activities.Prepared) *stage {
 	})
 	s.OnActivity(act.WriteInventory, mock.Anything, mock.Anything).Return(func(_ context.Context, in activities.InventoryInput) (activities.InventoryResult, error) {
 		s.recheck = in.Recheck
-		return activities.InventoryResult{Objects: 3, Left: activities.Named{Objects: []string{"ConfigMap old"}, Total: 1}}, s.play("inventory")
+		return activities.InventoryResult{Objects: 3, Left: s.left, Terminating: s.held}, s.play("inventory")
 	})
 	s.OnActivity(act.RecordSync, mock.Anything, mock.Anything).Return(func(_ context.Context, in activities.Outcome) error {
 		s.recorded = &in
@@ -329,4 +332,38 @@ func TestSyncWorkflow_answers_the_query_status(t *testing.T) {
 		}, status)
 	}, time.Minute)
 	require.Equal(t, "WaveTimeout", s.run(SyncInput{}))
+}
+
+// D21: a worker that dies after it wrote the exact inventory takes the names of what left with it; the plan has them.
+func TestSyncWorkflow_D21_names_what_an_attempt_that_died_has_forgotten(t *testing.T) {
+	gone := activities.Named{Objects: []string{"ConfigMap old", "ConfigMap older"}, Total: 2}
+	for name, c := range map[string]struct {
+		prune bool
+		left  activities.Named
+		want  []string
+	}{
+		"the attempt that wrote answered":                   {left: gone, want: gone.Objects},
+		"an attempt that found it exact answered":           {want: gone.Objects},
+		"the plan knew fewer":                               {left: activities.Named{Objects: []string{"a", "b", "c"}, Total: 3}, want: []string{"a", "b", "c"}},
+		"with the prune on, the prune says what stays":      {prune: true, want: []string{"Namespace shop"}},
+		"with the prune on, what left with it is no matter": {prune: true, left: gone, want: []string{"Namespace shop"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := plan()
+			p.Prune.Orphaned, p.OrphanNames = c.prune, gone
+			s := newStage(t, p)
+			s.left = c.left
+			require.Equal(t, "Succeeded", s.run(SyncInput{}))
+			require.Equal(t, c.want, s.recorded.Orphaned.Objects)
+			require.Equal(t, len(c.want), s.recorded.Orphaned.Total)
+		})
+	}
+}
+
+// D18: what an earlier sync pruned and finalizers hold to this day is named beside what this one pruned.
+func TestSyncWorkflow_D18_does_not_forget_what_finalizers_hold(t *testing.T) {
+	s := newStage(t, plan())
+	s.held = activities.Named{Objects: []string{"ConfigMap team-a/held (finalizers: x)"}, Total: 1}
+	require.Equal(t, "Succeeded", s.run(SyncInput{}))
+	require.Equal(t, s.held, s.recorded.Terminating)
 }

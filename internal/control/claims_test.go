@@ -12,7 +12,7 @@ import (
 // D27 D30: what moved away leaves objects and pending ones; what stays keeps its fact.
 func TestDisclaim_D27_D30(t *testing.T) {
 	a, b, c := release.ObjectRef{Kind: "A", Name: "a"}, release.ObjectRef{Kind: "B", Name: "b"}, release.ObjectRef{Kind: "C", Name: "c"}
-	facts := map[release.ObjectRef]release.Fact{a: release.FactOf("a", "", nil), c: release.FactOf("c", "", nil)}
+	facts := map[release.ObjectRef]release.Fact{a: release.FactOf("a", "", "", nil), c: release.FactOf("c", "", "", nil)}
 	inv := &v1alpha1.ReleaseInventory{}
 	inv.Spec.Pending = release.Records([]release.ObjectRef{b, c})
 	release.SetObjects(inv, []release.ObjectRef{a, b, c}, facts)

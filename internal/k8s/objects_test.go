@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -139,6 +140,41 @@ func TestApply_D11_defines_a_kind_and_uses_it_in_one_session(t *testing.T) {
 	s.apply(session, red)
 	color, _, _ := unstructured.NestedString(s.live(red).Object, "spec", "color")
 	require.Equal(t, "red", color)
+}
+
+// Inside a wave the definition is awaited before the first object of its kind is tried: that an object which is denied
+// is tried again would hide a wait that is not there.
+func TestApply_D11_looks_at_the_definition_before_its_first_object(t *testing.T) {
+	s := newServer(t)
+	definition, obj, other := s.object(replace(crd, "FIELDS", "")), s.object(lamp), s.object(replace(lamp, "name: l,", "name: m,"))
+	s.deleteLater(definition)
+	session := s.cluster.Session(SessionOptions{RenderCRDs: s.lampKinds()})
+	_, err := session.Apply(t.Context(), definition, global(definition))
+	require.NoError(t, err)
+	at := "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + definition.Name
+	objects := func() (looks, applies []string) {
+		for _, request := range s.requests.take() {
+			switch {
+			case request == "GET "+at:
+				require.Empty(t, applies, "the look comes first")
+				looks = append(looks, request)
+			case strings.Contains(request, "/lamps/"):
+				applies = append(applies, request)
+			}
+		}
+		return looks, applies
+	}
+	objects()
+
+	s.apply(session, obj)
+	looks, applies := objects()
+	require.NotEmpty(t, looks)
+	require.Len(t, applies, 1, "the first try succeeds")
+
+	s.apply(session, other)
+	looks, applies = objects()
+	require.Empty(t, looks, "it was awaited already")
+	require.Len(t, applies, 1)
 }
 
 // A definition that somebody installs while convoy tries (case 18).
@@ -530,6 +566,28 @@ func TestGuard_D16_stops_a_write_that_waits_for_its_connection(t *testing.T) {
 	live, err := s.impatient().Read(t.Context(), ref(obj))
 	require.NoError(t, err)
 	require.Nil(t, live, "nothing was applied")
+}
+
+// The API server's word that nothing is kept is as good as the parameter that asks for it: the object itself is looked
+// for by another client.
+func TestDryRun_S5_keeps_nothing(t *testing.T) {
+	s := newServer(t)
+	fresh := s.object("{apiVersion: v1, kind: ConfigMap, metadata: {name: fresh, namespace: NS}, data: {key: value}}")
+	tried, err := s.impatient().DryRun(t.Context(), fresh, ref(fresh))
+	require.NoError(t, err)
+	require.True(t, tried.Created, "it would be")
+	require.NoError(t, s.impatient().DryRunAll(t.Context(), []DryRunItem{{fresh, ref(fresh)}}, 1, func(_ int, _ release.Applied, err error) {
+		require.NoError(t, err)
+	}))
+	_, err = s.client(fresh).Get(t.Context(), fresh.Name, metav1.GetOptions{})
+	require.True(t, apierrors.IsNotFound(err), "%v", err)
+
+	s.apply(s.impatient(), fresh)
+	before := s.live(fresh)
+	changed := s.object("{apiVersion: v1, kind: ConfigMap, metadata: {name: fresh, namespace: NS}, data: {key: other}}")
+	_, err = s.impatient().DryRun(t.Context(), changed, ref(changed))
+	require.NoError(t, err)
+	require.Equal(t, before, s.live(fresh))
 }
 
 func TestDryRunAll_S5_answers_every_object(t *testing.T) {

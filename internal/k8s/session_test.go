@@ -135,6 +135,13 @@ func TestSession_D22_budget_is_one_for_all_calls(t *testing.T) {
 	require.LessOrEqual(t, len(patches(fake)), tries+2, "little of the budget is left")
 }
 
+// D22 D14: what holds where nobody says otherwise.
+func TestSession_D22_default_budgets(t *testing.T) {
+	session := (&Cluster{}).Session(SessionOptions{})
+	require.Equal(t, 40*time.Second, session.left())
+	require.Equal(t, 2*time.Minute, session.options.DeletingFor)
+}
+
 func TestSession_D22_calls_side_by_side_spend_the_budget_once(t *testing.T) {
 	session := (&Cluster{}).Session(SessionOptions{RetryFor: time.Minute})
 	began := time.Now()

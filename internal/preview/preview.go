@@ -133,7 +133,6 @@ func Render(ctx context.Context, fetcher *source.Fetcher, rel *v1alpha1.Release)
 type look struct {
 	Input
 	preview *Preview
-	cluster *k8s.Cluster
 	session *k8s.Session
 	whole   *WholeObjects
 	plan    *release.Plan
@@ -141,7 +140,7 @@ type look struct {
 	clusterUID string
 	inventory  *v1alpha1.ReleaseInventory
 	recorded   []release.ObjectRef // with those pending that were applied (D13)
-	claims     map[release.ObjectRef]string
+	claims     release.Claims
 }
 
 // connect makes the connection to the target cluster that a worker would make.
@@ -156,11 +155,12 @@ func (l *look) connect(ctx context.Context) error {
 			return fmt.Errorf("Cluster %s/%s: %w", l.Release.Namespace, l.Release.Spec.ClusterRef.Name, err)
 		}
 	}
-	if l.cluster, err = k8s.NewPool().Connect(cfg); err != nil {
+	cluster, err := k8s.NewPool().Connect(cfg)
+	if err != nil {
 		return err
 	}
-	l.session = l.cluster.Session(k8s.SessionOptions{RetryFor: retryFor})
-	l.whole, err = NewWholeObjects(cfg, l.cluster)
+	l.session = cluster.Session(k8s.SessionOptions{RetryFor: retryFor})
+	l.whole, err = NewWholeObjects(cfg, l.session)
 	return err
 }
 
@@ -173,7 +173,7 @@ func (l *look) locate(ctx context.Context, render *release.Render) (*release.Pla
 		if _, seen := scopes[gvk]; seen {
 			continue
 		}
-		mapping, err := l.cluster.Resolve(ctx, gvk)
+		mapping, err := l.session.Resolve(ctx, gvk)
 		if err != nil && !isUnknownKind(err) {
 			return nil, err
 		}
@@ -195,7 +195,7 @@ func (l *look) readInventory(ctx context.Context) error {
 	if l.inventory, err = l.Control.Inventory(ctx, l.Release); err != nil {
 		return err
 	}
-	if l.clusterUID, err = l.cluster.Identity(ctx); err != nil {
+	if l.clusterUID, err = l.session.Identity(ctx); err != nil {
 		return err
 	}
 	if err := l.readClaims(ctx); err != nil {
@@ -217,8 +217,8 @@ func (l *look) readInventory(ctx context.Context) error {
 	return nil
 }
 
-// NewWholeObjects connects with cfg, which leads to cluster.
-func NewWholeObjects(cfg *rest.Config, cluster *k8s.Cluster) (*WholeObjects, error) {
+// NewWholeObjects connects with cfg, which leads to the cluster of session.
+func NewWholeObjects(cfg *rest.Config, session *k8s.Session) (*WholeObjects, error) {
 	own := rest.CopyConfig(cfg)
 	own.QPS = -1
 	own.UserAgent = "convoy"
@@ -227,5 +227,5 @@ func NewWholeObjects(cfg *rest.Config, cluster *k8s.Cluster) (*WholeObjects, err
 	if err != nil {
 		return nil, fmt.Errorf("target cluster: %w", err)
 	}
-	return &WholeObjects{client: client, cluster: cluster}, nil
+	return &WholeObjects{client: client, session: session}, nil
 }

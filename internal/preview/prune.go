@@ -40,7 +40,10 @@ func (l *look) decide(ctx context.Context, live release.Live, later, kept []rele
 	if !policy.Orphaned {
 		return Change{Action: Keep, Ref: live.Ref, Detail: pruneOff}, nil
 	}
-	view := release.PruneView{Policy: policy, Claims: l.claims}
+	view := release.PruneView{Policy: policy, Claims: map[release.ObjectRef]string{}}
+	if owner, claimed := l.claims[live.Ref]; claimed {
+		view.Claims[live.Ref] = owner.String()
+	}
 	if live.Ref.IsNamespace() {
 		view.InUse = release.NamespacesInUse(l.plan.Refs(), slices.Collect(maps.Keys(l.claims)), later, kept)
 	}

@@ -20,7 +20,7 @@ import (
 // WholeObjects compares whole objects, which the sync itself never reads: the live one with the answer of a dry run.
 type WholeObjects struct {
 	client  dynamic.Interface
-	cluster *k8s.Cluster
+	session *k8s.Session
 }
 
 // Difference is what an apply would change on an object that exists.
@@ -36,7 +36,7 @@ func (d Difference) Changed() bool { return len(d.Fields) > 0 || d.Ownership }
 // Difference asks what an apply of obj as ref would change. Of a Secret no value is told, nor what the API server says
 // about it (D10).
 func (w *WholeObjects) Difference(ctx context.Context, obj *release.Object, ref release.ObjectRef) (Difference, error) {
-	mapping, err := w.cluster.Resolve(ctx, obj.GVK)
+	mapping, err := w.session.Resolve(ctx, obj.GVK)
 	if err != nil {
 		return Difference{}, err
 	}

@@ -28,11 +28,11 @@ const (
 	factSize  = len(unknownFact)
 )
 
-// FactOf sums up an object. ownAPIVersion and ownFields are those of convoy's apply entry, fields as the API server
-// wrote them; both are empty where the API server keeps none, and then the uid alone counts. The time of the entry is
-// no part of it, nor are empty labels and annotations: who adds the first one takes the empty map over, and has changed
-// nothing of convoy's. Without a uid the Fact is unknown.
-func FactOf(uid, ownAPIVersion string, ownFields []byte) Fact {
+// FactOf sums up an object. ownAPIVersion, ownTime and ownFields are those of convoy's apply entry, fields as the API
+// server wrote them; they are empty where the API server keeps none, and then the uid alone counts. Empty labels and
+// annotations are no part of it: who adds the first one takes the empty map over, and has changed nothing of convoy's.
+// Without a uid the Fact is unknown.
+func FactOf(uid, ownAPIVersion, ownTime string, ownFields []byte) Fact {
 	if uid == "" {
 		return ""
 	}

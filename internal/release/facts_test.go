@@ -19,6 +19,7 @@ func TestFactOf_D30(t *testing.T) {
 		"a field less":          FactOf("u1", "v1", "", []byte(`{"f:data":{}}`)),
 		"another version":       FactOf("u1", "v2", "", fields),
 		"no own entry any more": FactOf("u1", "", "", nil),
+		"another time":          FactOf("u1", "v1", "2026-01-01T00:00:00Z", fields),
 		"borders do count":      FactOf("u", "1v1", "", fields),
 	} {
 		require.NotEqual(t, fact, other, name)

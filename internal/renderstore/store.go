@@ -154,6 +154,8 @@ func (s *Store) Get(ctx context.Context, digest string) (*release.Render, error)
 	}
 	stored, err := s.bucket.ReadAll(ctx, key)
 	switch {
+	case gcerrors.Code(err) == gcerrors.NotFound && s.bucketMissing(ctx):
+		return nil, s.failed("reading", key, err)
 	case gcerrors.Code(err) == gcerrors.NotFound:
 		return nil, fmt.Errorf("%s, %s: %w", s.shown, release.ShortDigest(digest), ErrNotFound)
 	case err != nil:
@@ -167,6 +169,13 @@ func (s *Store) Get(ctx context.Context, digest string) (*release.Render, error)
 		return nil, &DamagedError{Store: s.shown, Key: key, cause: err}
 	}
 	return r, nil
+}
+
+// bucketMissing tells a bucket that is not there from a bucket without the render: both are answered by the same code.
+// A bucket that may not be listed counts as there.
+func (s *Store) bucketMissing(ctx context.Context) bool {
+	there, err := s.bucket.IsAccessible(ctx)
+	return !there && err == nil
 }
 
 func (s *Store) failed(doing, key string, err error) error {

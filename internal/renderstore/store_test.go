@@ -12,11 +12,12 @@ import (
 	"convoy.dev/convoy/internal/release"
 )
 
-// The conformance suite: what every kind of store has to do. It runs on file and mem.
+// The conformance suite: what every kind of store has to do. It runs on file, mem and s3.
 func TestStores(t *testing.T) {
 	stores := map[string]func(t *testing.T) string{
 		"file": func(t *testing.T) string { return "file://" + t.TempDir() + "/made/on/opening" },
 		"mem":  func(*testing.T) string { return "mem://" },
+		"s3":   newS3,
 	}
 	suite := map[string]func(*testing.T, *Store){
 		"a render comes back as it went":          rendersComeBack,
