@@ -1,12 +1,14 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 
 	"convoy.dev/convoy/workflows"
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +25,10 @@ type run struct {
 func (w *world) runs(id string) []run {
 	w.Helper()
 	latest, err := w.temporal.DescribeWorkflowExecution(w.Context(), id, "")
+	var none *serviceerror.NotFound
+	if errors.As(err, &none) {
+		return nil
+	}
 	require.NoError(w, err)
 	newest := latest.GetWorkflowExecutionInfo().GetExecution().GetRunId()
 	var found []run

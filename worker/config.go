@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/envconfig"
+	sdkworker "go.temporal.io/sdk/worker"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -29,8 +30,10 @@ type config struct {
 	heartbeatTimeout  time.Duration
 	listenAddress     string
 	loopHistoryEvents int
+	workflowCache     int
 	perCluster        int
 	watch             bool
+	deployment        sdkworker.DeploymentOptions
 	stopTimeout       time.Duration
 	logLevel          slog.Level
 }
@@ -54,6 +57,7 @@ func readConfig(args []string, env func(string) string) (config, error) {
 	flags.DurationVar(&cfg.heartbeatTimeout, "heartbeat-timeout", 12*time.Second, "how long a worker may be silent before its step goes to another one")
 	flags.BoolVar(&cfg.watch, "watch", true, "watch the Releases, and start and wake their loops; several workers may")
 	flags.IntVar(&cfg.perCluster, "max-activities-per-cluster", 25, "how many activities may work on one target cluster at a time, so that a dead one leaves slots for the others")
+	flags.IntVar(&cfg.workflowCache, "workflow-cache", 10_000, "how many workflows are kept in memory, about 60 KB each; one that is not has to be replayed for each step. 0: none")
 	flags.IntVar(&cfg.loopHistoryEvents, "loop-history-events", 2000, "length of its history, in events, at which the loop of a Release continues as new")
 	flags.StringVar(&cfg.listenAddress, "listen-address", ":8080", "address of /healthz and /readyz; empty: none")
 	flags.DurationVar(&cfg.stopTimeout, "stop-timeout", 25*time.Second, "how long running steps may take to stop after SIGTERM")
@@ -66,6 +70,10 @@ func readConfig(args []string, env func(string) string) (config, error) {
 	if err := cfg.logLevel.UnmarshalText([]byte(level)); err != nil {
 		errs = append(errs, fmt.Errorf("--log-level %q: use debug, info, warn or error", level))
 	}
+	var err error
+	if cfg.deployment, err = deployment(env); err != nil {
+		errs = append(errs, err)
+	}
 	if cfg.heartbeatTimeout < time.Second {
 		errs = append(errs, fmt.Errorf("--heartbeat-timeout %s: use at least 1s", cfg.heartbeatTimeout))
 	}
@@ -77,6 +85,22 @@ func readConfig(args []string, env func(string) string) (config, error) {
 		errs = append(errs, fmt.Errorf("unexpected argument %q: see --help", flags.Arg(0)))
 	}
 	return cfg, errors.Join(errs...)
+}
+
+// deployment reads the version that this worker serves, in the variables that Temporal's worker controller sets: with
+// both, workflows are pinned to the version they began with, and a loop moves to the current one when it continues as
+// new. Without them workers are not versioned, and a change of the workflows needs workflow.GetVersion.
+func deployment(env func(string) string) (sdkworker.DeploymentOptions, error) {
+	const nameVariable, buildVariable = "TEMPORAL_DEPLOYMENT_NAME", "TEMPORAL_WORKER_BUILD_ID"
+	version := sdkworker.WorkerDeploymentVersion{DeploymentName: env(nameVariable), BuildID: env(buildVariable)}
+	switch {
+	case version.DeploymentName == "" && version.BuildID == "":
+		return sdkworker.DeploymentOptions{}, nil
+	case version.DeploymentName == "" || version.BuildID == "":
+		return sdkworker.DeploymentOptions{}, fmt.Errorf("%s=%q and %s=%q: set both for a versioned worker, or neither",
+			nameVariable, version.DeploymentName, buildVariable, version.BuildID)
+	}
+	return sdkworker.DeploymentOptions{UseVersioning: true, Version: version}, nil
 }
 
 func usage(flags *pflag.FlagSet) {

@@ -70,6 +70,7 @@ func newWorker(ctx context.Context, cfg config, logger *slog.Logger) (*convoyWor
 	if w.store != nil {
 		options.Store = w.store
 	}
+	sdkworker.SetStickyWorkflowCacheSize(cfg.workflowCache)
 	w.worker = sdkworker.New(w.client, cfg.taskQueue, w.options())
 	register(w.worker, &workflows.Workflows{HeartbeatTimeout: cfg.heartbeatTimeout, MaxLoopEvents: cfg.loopHistoryEvents}, activities.New(options))
 	return w, nil
@@ -87,6 +88,7 @@ func register(registry sdkworker.Registry, w *workflows.Workflows, a *activities
 
 func (w *convoyWorker) options() sdkworker.Options {
 	return sdkworker.Options{
+		DeploymentOptions:                      w.cfg.deployment,
 		MaxConcurrentActivityExecutionSize:     100,
 		MaxConcurrentWorkflowTaskExecutionSize: 200,
 		MaxHeartbeatThrottleInterval:           w.cfg.heartbeatTimeout / 4,
