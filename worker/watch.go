@@ -46,13 +46,17 @@ const (
 	wakers         = 8
 )
 
-func newWatch(cfg *rest.Config, loops loops, log *slog.Logger) (*watch, error) {
+func newWatch(cfg *rest.Config, namespace string, loops loops, log *slog.Logger) (*watch, error) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
 	period := sweepEvery
-	c, err := cache.New(cfg, cache.Options{Scheme: scheme, SyncPeriod: &period, DefaultTransform: sketch})
+	options := cache.Options{Scheme: scheme, SyncPeriod: &period, DefaultTransform: sketch}
+	if namespace != "" {
+		options.DefaultNamespaces = map[string]cache.Config{namespace: {}}
+	}
+	c, err := cache.New(cfg, options)
 	if err != nil {
 		return nil, fmt.Errorf("watch the Releases: %w", err)
 	}
@@ -86,10 +90,10 @@ func sketch(object any) (any, error) {
 // watchAgain is the pause before a watch that could not begin is tried again.
 const watchAgain = 5 * time.Second
 
-// keepWatching watches until ctx ends. A control cluster that is out of reach, or lacks the CRDs, is waited for.
-func keepWatching(ctx context.Context, cfg *rest.Config, loops loops, log *slog.Logger) {
+// keepWatching watches a namespace, or all where it is empty, until ctx ends. A control cluster that is out of reach, or lacks the CRDs, is waited for.
+func keepWatching(ctx context.Context, cfg *rest.Config, namespace string, loops loops, log *slog.Logger) {
 	for ctx.Err() == nil {
-		w, err := newWatch(cfg, loops, log)
+		w, err := newWatch(cfg, namespace, loops, log)
 		if err == nil {
 			err = w.run(ctx)
 		}

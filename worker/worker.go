@@ -134,7 +134,7 @@ func (w *convoyWorker) run(ctx context.Context) error {
 	if w.cfg.watch {
 		watching := rest.CopyConfig(w.control)
 		watching.QPS, watching.UserAgent = -1, "convoy-watch"
-		go keepWatching(ctx, watching, loops{client: w.client, taskQueue: w.cfg.taskQueue, maxEvents: w.cfg.loopHistoryEvents}, w.log)
+		go keepWatching(ctx, watching, w.cfg.watchNamespace, loops{client: w.client, taskQueue: w.cfg.taskQueue, maxEvents: w.cfg.loopHistoryEvents}, w.log)
 	}
 	w.ready.Store(true)
 	w.log.Info("worker started", "taskQueue", w.cfg.taskQueue)
