@@ -11,10 +11,8 @@ import (
 	"convoy.dev/convoy/internal/control"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // clusterTimeout bounds one request: a person waits.
@@ -88,25 +86,17 @@ func (p *program) completeRelease(cmd *cobra.Command, args []string, _ string) (
 }
 
 func (p *program) releaseNames(ctx context.Context) ([]string, error) {
-	cfg, err := p.clusterConfig()
+	cluster, err := p.controlCluster()
 	if err != nil {
 		return nil, err
 	}
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return nil, err
-	}
-	reader, err := client.New(cfg, client.Options{Scheme: scheme})
+	list, err := cluster.Releases(ctx, "")
 	if err != nil {
 		return nil, err
 	}
-	var list v1alpha1.ReleaseList
-	if err := reader.List(ctx, &list); err != nil {
-		return nil, err
-	}
-	names := make([]string, 0, len(list.Items))
-	for i := range list.Items {
-		names = append(names, list.Items[i].Namespace+"/"+list.Items[i].Name)
+	names := make([]string, 0, len(list))
+	for i := range list {
+		names = append(names, list[i].Namespace+"/"+list[i].Name)
 	}
 	slices.Sort(names)
 	return names, nil

@@ -32,6 +32,7 @@ func (p *program) diffCommand() *cobra.Command {
 	var options source.Options
 	cmd := &cobra.Command{
 		Use:               "diff NAMESPACE/NAME",
+		GroupID:           groupLook,
 		Short:             "Show what the next sync would change and prune",
 		Long:              longDiff,
 		Example:           "  convoy diff team-a/shop\n  convoy diff team-a/shop --path-root /renders",

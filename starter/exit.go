@@ -54,7 +54,8 @@ sync --wait also tells the reason of a sync that failed, and diff that of a sync
   14   HookFailed     a preSync hook failed; nothing was applied
   15   WaveTimeout    a wave did not become healthy in time
   16   Superseded     the sync was cancelled, terminated or superseded
-  17   Refused        another sync of the Release runs; this one did not begin
+  17   Refused        the Release is suspended or being deleted, and nothing was asked for; sync --digest: another sync
+                      of the Release runs, and this one did not begin
 
   130  Ctrl-C or SIGTERM; under sync --wait the sync itself goes on`
 

@@ -127,7 +127,7 @@ func (w *watcher) lookOnce(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	if seen.query != nil {
+	if seen.answers() {
 		w.silent = false
 	} else if w.looks%workersEvery == 0 {
 		pollers, err := w.run.pollers(ctx)

@@ -25,6 +25,7 @@ func (p *program) installCommand() *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:               "install",
+		GroupID:           groupSetUp,
 		Short:             "Install convoy's kinds and search attributes; repeatable",
 		Long:              longInstall,
 		Example:           "  convoy install --dry-run\n  convoy install --temporal-address temporal.example.com:7233",

@@ -12,8 +12,9 @@ import (
 func (p *program) inventoryCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
-		Use:   "inventory NAMESPACE/NAME",
-		Short: "List the objects that convoy manages for a Release",
+		Use:     "inventory NAMESPACE/NAME",
+		GroupID: groupLook,
+		Short:   "List the objects that convoy manages for a Release",
 		Long: `List the objects that convoy has applied for a Release, in the order of application.
 
 An object that is pending was about to be applied when its sync last wrote the inventory: the next sync looks whether

@@ -98,7 +98,8 @@ const examples = `  # once for each cluster that holds Releases: the kinds, and 
   # sync now, and watch
   convoy sync team-a/shop --wait
 
-  # how is it, and what does convoy manage?
+  # how are they all, how is one, and what does convoy manage?
+  convoy list
   convoy status team-a/shop
   convoy inventory team-a/shop`
 
@@ -121,11 +122,22 @@ func (p *program) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return failf(exitUsage, "%v: see `%s --help`", err, cmd.CommandPath())
 	})
-	root.AddCommand(p.installCommand(), p.syncCommand(), p.statusCommand(), p.inventoryCommand(), p.diffCommand(),
-		p.versionCommand(), exitCodesTopic())
+	root.AddGroup(&cobra.Group{ID: groupLook, Title: "Look:"}, &cobra.Group{ID: groupAct, Title: "Act:"}, &cobra.Group{ID: groupSetUp, Title: "Set up:"})
+	root.SetHelpCommandGroupID(groupSetUp)
+	root.SetCompletionCommandGroupID(groupSetUp)
+	root.AddCommand(p.listCommand(), p.statusCommand(), p.inventoryCommand(), p.diffCommand(),
+		p.syncCommand(), p.reconcileCommand(), p.suspendCommand(), p.resumeCommand(),
+		p.installCommand(), p.versionCommand(), exitCodesTopic())
 	root.SetUsageTemplate(root.UsageTemplate() + envNote)
 	return root
 }
+
+// The groups of commands in the help.
+const (
+	groupLook  = "look"
+	groupAct   = "act"
+	groupSetUp = "set-up"
+)
 
 const envNote = `{{if not .HasParent}}
 Each flag has a twin in the environment: --task-queue is CONVOY_TASK_QUEUE. The flag wins.

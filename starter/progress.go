@@ -18,6 +18,9 @@ type progress struct {
 	waves   []waveProgress
 	trouble string // why the step at hand is tried again
 	note    string // what is wrong with the surroundings, such as no worker
+	// run is the sync that is shown, where several may come one after the other; ended is the last sync that has ended,
+	// and end what became of it.
+	run, ended, end string
 }
 
 type waveProgress struct {
@@ -50,7 +53,24 @@ func progressOf(l look) progress {
 	if l.step != nil {
 		out.addStep(l.step)
 	}
+	if l.loop != nil {
+		out.addLoop(l.loop)
+	}
 	return out
+}
+
+// addLoop adds which sync is shown, and what the request waits for.
+func (p *progress) addLoop(l *loopLook) {
+	p.run = l.syncRun()
+	if p.run == "" {
+		p.step, p.waiting = "waiting for a sync that serves request "+l.id, l.waitsFor()
+	}
+	if l.last != nil && l.last.FinishedAt != nil {
+		p.ended, p.end = l.last.RunID, attemptResult(l.last)
+	}
+	if p.run != "" && l.answer == nil && l.loop != nil && slices.Contains(l.loop.Waiting, l.id) {
+		p.note = "this sync began before your request, which the next one serves"
+	}
 }
 
 // addStatus adds the word of the Release's status; alone says that the workflow gave none.
@@ -180,6 +200,9 @@ func fit(line string, width int) string {
 // no news of their own.
 func (p progress) changes(before progress) []string {
 	var lines []string
+	if p.run != before.run {
+		lines, before = p.turn(before), progress{note: before.note}
+	}
 	if p.digest != before.digest && p.digest != "" {
 		lines = append(lines, "render "+release.ShortDigest(p.digest))
 	}
@@ -194,6 +217,18 @@ func (p progress) changes(before progress) []string {
 	}
 	if p.note != before.note && p.note != "" {
 		lines = append(lines, p.note)
+	}
+	return lines
+}
+
+// turn says that the sync that was shown has ended, and which one is shown now.
+func (p progress) turn(before progress) []string {
+	var lines []string
+	if before.run != "" && before.run == p.ended {
+		lines = append(lines, fmt.Sprintf("sync run %s ended: %s", p.ended, p.end))
+	}
+	if p.run != "" {
+		lines = append(lines, "sync run "+p.run)
 	}
 	return lines
 }

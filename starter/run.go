@@ -34,7 +34,12 @@ type look struct {
 	status *v1alpha1.ReleaseStatus
 	// step that runs at a worker or waits for one; nil when none does.
 	step *pendingStep
+	// loop is set where a request is followed, and not one sync.
+	loop *loopLook
 }
+
+// answers reports whether a worker answered.
+func (l look) answers() bool { return l.query != nil || l.loop != nil && l.loop.loop != nil }
 
 // pendingStep is an activity that has not ended.
 type pendingStep struct {
@@ -113,11 +118,16 @@ func stepOf(pending *workflowpb.PendingActivityInfo) *pendingStep {
 }
 
 func (r *temporalRun) pollers(ctx context.Context) (int, error) {
+	return r.temporal.pollers(ctx, r.taskQueue)
+}
+
+// pollers is how many workers serve a task queue.
+func (t *temporal) pollers(ctx context.Context, taskQueue string) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookFor)
 	defer cancel()
-	described, err := r.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
-		Namespace:     r.temporal.namespace,
-		TaskQueue:     &taskqueuepb.TaskQueue{Name: r.taskQueue, Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
+	described, err := t.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
+		Namespace:     t.namespace,
+		TaskQueue:     &taskqueuepb.TaskQueue{Name: taskQueue, Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
 		TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW,
 	})
 	if err != nil {

@@ -18,10 +18,11 @@ import (
 func (p *program) statusCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
-		Use:   "status NAMESPACE/NAME",
-		Short: "Show what became of a Release's last sync, and what runs",
-		Long: `Show whether the last render is applied, why not, what runs, the progress of each wave and what blocks it, and the
-history. With -o the status comes as the API server has it.`,
+		Use:     "status NAMESPACE/NAME",
+		GroupID: groupLook,
+		Short:   "Show what became of a Release's last sync, and what runs",
+		Long: `Show whether the last render is applied, why not, what runs, the progress of each wave and what blocks it, when convoy
+looks at the Release again, what requests came to, and the history. With -o the status comes as the API server has it.`,
 		Example:           "  convoy status team-a/shop\n  convoy status team-a/shop -o json | jq -r .status.lastSuccessful.digest",
 		Args:              oneRelease,
 		ValidArgsFunction: p.completeRelease,
@@ -36,7 +37,7 @@ history. With -o the status comes as the API server has it.`,
 			if format != "" {
 				return encode(p.stdout, format, plainStatus(rel))
 			}
-			printStatus(p.stdout, rel, p.now())
+			printStatus(p.stdout, rel, p.askLoop(ctx, rel), p.now())
 			return nil
 		}),
 	}
@@ -73,20 +74,25 @@ type statusPage struct {
 	now time.Time
 }
 
-func printStatus(w io.Writer, rel *v1alpha1.Release, now time.Time) {
+func printStatus(w io.Writer, rel *v1alpha1.Release, loop loopView, now time.Time) {
 	s := statusPage{w, rel, now}
 	s.line("Release", "%s/%s -> %s", rel.Namespace, rel.Name, targetName(rel))
-	if len(rel.Status.Conditions) == 0 && rel.Status.LastAttempted == nil {
+	if meta.FindStatusCondition(rel.Status.Conditions, v1alpha1.ConditionApplied) == nil && rel.Status.LastAttempted == nil {
 		s.line("Applied", "not yet: no sync has begun. Start one with `convoy sync %s/%s`", rel.Namespace, rel.Name)
+		s.cadence()
+		s.loopLines(loop)
 		return
 	}
 	s.conditions()
+	s.cadence()
+	s.loopLines(loop)
 	s.attempts()
 	s.waves()
 	s.hooks()
 	s.list("Unverified by the dry run", rel.Status.Unverified, rel.Status.UnverifiedTotal)
 	s.list("Left the inventory, stay on the cluster", rel.Status.Orphaned, rel.Status.OrphanedTotal)
 	s.list("Pruned, held by finalizers", rel.Status.Terminating, rel.Status.TerminatingTotal)
+	s.requests()
 	s.history()
 	s.temporal()
 }

@@ -104,7 +104,7 @@ In Temporal
 
 func TestStatusTellsTheWholeStory(t *testing.T) {
 	var out bytes.Buffer
-	printStatus(&out, waitingRelease(), noon)
+	printStatus(&out, waitingRelease(), loopView{}, noon)
 	require.Equal(t, waitingPage, out.String())
 }
 
@@ -118,7 +118,7 @@ func TestStatusOfAFailedReleaseSaysThatAPersonIsNeeded(t *testing.T) {
 	rel.Status.LastAttempted.FinishedAt = beforeP(time.Minute)
 	rel.Status.LastSuccessful = nil
 	var out bytes.Buffer
-	printStatus(&out, rel, noon)
+	printStatus(&out, rel, loopView{}, noon)
 	require.Contains(t, out.String(), "Stalled     it needs a person")
 	require.Contains(t, out.String(), "Attempted   Failed (Unappliable), started 2m ago (2026-11-30T11:58:00Z), took 1m0s")
 	require.Contains(t, out.String(), "Succeeded   never")
@@ -129,7 +129,7 @@ func TestStatusBeforeTheFirstSyncSaysHowToBegin(t *testing.T) {
 	rel := &v1alpha1.Release{}
 	rel.Namespace, rel.Name = "team-a", "shop"
 	var out bytes.Buffer
-	printStatus(&out, rel, noon)
+	printStatus(&out, rel, loopView{}, noon)
 	require.Equal(t, "Release     team-a/shop -> control cluster\n"+
 		"Applied     not yet: no sync has begun. Start one with `convoy sync team-a/shop`\n", out.String())
 }

@@ -18,13 +18,17 @@ import (
 	sdk "go.temporal.io/sdk/temporal"
 )
 
-const longSync = `Sync a Release now: dry run, presync hooks, apply wave by wave, prune, postsync hooks.
+const longSync = `Ask for a sync of a Release now: dry run, presync hooks, apply wave by wave, prune, postsync hooks.
 
-The sync is a Temporal workflow that the workers run. With --wait its progress is shown until it ends: redrawn in a
-terminal, a line for each change elsewhere. Ctrl-C ends the watching and not the sync.
+The request goes to the loop of the Release, a Temporal workflow that the workers run, and has an id. Syncs of a Release
+run one at a time: a request that comes while one runs is served by the next. status.lastHandledRequests of the Release
+holds the answers; the same --id again asks for nothing new.
 
-One sync of a Release runs at a time. While one runs no other is started; with --wait the running one is shown until
-it ends, and the exit code still is 17, because yours was not started.`
+With --wait the progress is shown until the request is answered: redrawn in a terminal, a line for each change elsewhere.
+A sync that ran already is shown too. Ctrl-C ends the watching and not the sync.
+
+--digest starts a sync of a stored render itself, past the loop. While another sync runs it is not started; with --wait
+the running one is shown until it ends, and the exit code still is 17.`
 
 // syncFlags are the flags of sync.
 type syncFlags struct {
@@ -32,14 +36,16 @@ type syncFlags struct {
 	wait        bool
 	digest      string
 	requestedBy string
+	id          string
 }
 
 func (p *program) syncCommand() *cobra.Command {
 	var flags syncFlags
 	cmd := &cobra.Command{
-		Use:   "sync NAMESPACE/NAME",
-		Short: "Sync a Release now",
-		Long:  longSync,
+		Use:     "sync NAMESPACE/NAME",
+		GroupID: groupAct,
+		Short:   "Sync a Release now",
+		Long:    longSync,
 		Example: "  convoy sync team-a/shop --wait\n  convoy sync team-a/shop --force            # skip the dry run\n" +
 			"  convoy sync team-a/shop --digest sha256:…  # a stored render again",
 		Args:              oneRelease,
@@ -47,7 +53,8 @@ func (p *program) syncCommand() *cobra.Command {
 		RunE:              does(func(ctx context.Context, args []string) error { return p.sync(ctx, args[0], flags) }),
 	}
 	cmd.Flags().BoolVar(&flags.force, "force", false, "skip the dry run; what the cluster rejects still fails when it is applied")
-	cmd.Flags().BoolVar(&flags.wait, "wait", false, "show the progress until the sync ends; the exit code tells its reason")
+	cmd.Flags().BoolVar(&flags.wait, "wait", false, "show the progress until the request is answered; the exit code tells the reason")
+	cmd.Flags().StringVar(&flags.id, "id", "", "id of the request; the same id again asks for nothing new (default: a random one)")
 	cmd.Flags().StringVar(&flags.digest, "digest", "", "sync this render of the render store instead of the source: sha256: and 64 hex digits")
 	cmd.Flags().StringVar(&flags.requestedBy, "requested-by", "", "who asks, for status and history (default: your user name)")
 	return cmd
@@ -62,6 +69,19 @@ func (p *program) sync(ctx context.Context, arg string, flags syncFlags) error {
 	if flags.requestedBy == "" {
 		flags.requestedBy = p.userName()
 	}
+	switch {
+	case flags.id != "" && flags.digest != "":
+		return failf(exitUsage, "--id belongs to a request, and --digest starts a sync itself: use one of them")
+	case flags.id != "" && release.CheckRequestID(flags.id) != nil:
+		return failf(exitUsage, "--id: %v", release.CheckRequestID(flags.id))
+	case flags.digest == "":
+		return p.askForSync(ctx, arg, flags)
+	}
+	return p.syncStored(ctx, arg, flags)
+}
+
+// syncStored starts a sync of a stored render.
+func (p *program) syncStored(ctx context.Context, arg string, flags syncFlags) error {
 	cluster, rel, err := p.readRelease(ctx, arg)
 	if err != nil {
 		return err
@@ -192,8 +212,8 @@ func noWorker(taskQueue string) string {
 func (p *program) alreadyRunning(ctx context.Context, run *temporalRun, rel *v1alpha1.Release, wait bool) error {
 	if !wait {
 		p.howToFollow(run)
-		return failf(exitRefused, "a sync of Release %s/%s runs already (run %s), and yours was not started: wait for it (convoy sync %s/%s --wait shows it), or stop it (%s)",
-			rel.Namespace, rel.Name, run.runID, rel.Namespace, rel.Name, cancelCommand(run.workflowID))
+		return failf(exitRefused, "a sync of Release %s/%s runs already (run %s), and yours was not started: wait for it (--wait shows it), or stop it (%s)",
+			rel.Namespace, rel.Name, run.runID, cancelCommand(run.workflowID))
 	}
 	p.printf("a sync of Release %s/%s runs already (run %s): following that one, yours was not started", rel.Namespace, rel.Name, run.runID)
 	if err := p.follow(ctx, run, rel); err != nil {

@@ -14,6 +14,7 @@ var version = ""
 func (p *program) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "version",
+		GroupID:           groupSetUp,
 		Short:             "Print the version of convoy",
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
