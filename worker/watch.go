@@ -122,7 +122,7 @@ func (w *watch) run(ctx context.Context) error {
 	defer w.queue.ShutDown()
 	for range wakers {
 		go func() {
-			for w.handleNext(ctx) { //nolint:revive // all of it happens in the condition
+			for w.handleNext(ctx) {
 			}
 		}()
 	}

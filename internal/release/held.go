@@ -2,7 +2,6 @@ package release
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 )
 
@@ -19,16 +18,22 @@ func (h Held) String() string {
 	return fmt.Sprintf("%s (finalizers: %s)", strings.Replace(h.Ref.String(), h.Ref.Kind, kind, 1), strings.Join(h.Finalizers, ", "))
 }
 
-var heldEntry = regexp.MustCompile(`^([^ .]+)(?:\.([^ ]+))? (?:([^ /]+)/)?([^ /]+) \(finalizers: (.+)\)$`)
-
-// ParseHeld reads an entry of status.terminating; ok is false for a text that is none.
+// ParseHeld reads an entry of status.terminating; ok is false for a text that is none. It takes no regular expression:
+// workflows use it, and what they use has to be plainly deterministic.
 func ParseHeld(entry string) (held Held, ok bool) {
-	parts := heldEntry.FindStringSubmatch(entry)
-	if parts == nil {
+	object, rest, found := strings.Cut(entry, " (finalizers: ")
+	finalizers, closed := strings.CutSuffix(rest, ")")
+	kind, name, named := strings.Cut(object, " ")
+	if !found || !closed || !named || kind == "" || name == "" || finalizers == "" {
 		return Held{}, false
 	}
-	return Held{
-		Ref:        ObjectRef{Kind: parts[1], Group: parts[2], Namespace: parts[3], Name: parts[4]},
-		Finalizers: strings.Split(parts[5], ", "),
-	}, true
+	held.Ref.Kind, held.Ref.Group, _ = strings.Cut(kind, ".")
+	if namespace, inside, namespaced := strings.Cut(name, "/"); namespaced {
+		held.Ref.Namespace, name = namespace, inside
+	}
+	if strings.ContainsAny(name, " /") || name == "" || held.Ref.Kind == "" {
+		return Held{}, false
+	}
+	held.Ref.Name, held.Finalizers = name, strings.Split(finalizers, ", ")
+	return held, true
 }
