@@ -18,22 +18,21 @@ func (h Held) String() string {
 	return fmt.Sprintf("%s (finalizers: %s)", strings.Replace(h.Ref.String(), h.Ref.Kind, kind, 1), strings.Join(h.Finalizers, ", "))
 }
 
-// ParseHeld reads an entry of status.terminating; ok is false for a text that is none. It takes no regular expression:
-// workflows use it, and what they use has to be plainly deterministic.
+// ParseHeld reads an entry of status.terminating; ok is false for a text that is none. Workflows use it, so it takes no
+// regular expression: what they use has to be plainly deterministic.
 func ParseHeld(entry string) (held Held, ok bool) {
-	object, rest, found := strings.Cut(entry, " (finalizers: ")
+	object, rest, _ := strings.Cut(entry, " (finalizers: ")
 	finalizers, closed := strings.CutSuffix(rest, ")")
-	kind, name, named := strings.Cut(object, " ")
-	if !found || !closed || !named || kind == "" || name == "" || finalizers == "" {
-		return Held{}, false
-	}
+	kind, name, _ := strings.Cut(object, " ")
 	held.Ref.Kind, held.Ref.Group, _ = strings.Cut(kind, ".")
-	if namespace, inside, namespaced := strings.Cut(name, "/"); namespaced {
+	namespace, inside, namespaced := strings.Cut(name, "/")
+	if namespaced {
 		held.Ref.Namespace, name = namespace, inside
 	}
-	if strings.ContainsAny(name, " /") || name == "" || held.Ref.Kind == "" {
+	held.Ref.Name, held.Finalizers = name, strings.Split(finalizers, ", ")
+	ok = closed && finalizers != "" && held.Ref.Kind != "" && name != "" && !strings.ContainsAny(name, " /") && (namespace != "" || !namespaced)
+	if !ok {
 		return Held{}, false
 	}
-	held.Ref.Name, held.Finalizers = name, strings.Split(finalizers, ", ")
 	return held, true
 }

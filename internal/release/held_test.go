@@ -21,7 +21,7 @@ func TestHeld_D18_an_entry_names_the_object_whole(t *testing.T) {
 		require.True(t, ok, entry)
 		require.Equal(t, held, parsed)
 	}
-	for _, entry := range []string{"", "ConfigMap shop/a", "ConfigMap shop/a (finalizers: )", "ConfigMap a/b/c (finalizers: x)", "more"} {
+	for _, entry := range []string{"", "ConfigMap shop/a", "ConfigMap shop/a (finalizers: )", "ConfigMap a/b/c (finalizers: x)", "ConfigMap /c (finalizers: x)", "ConfigMap a/ (finalizers: x)", "ConfigMap (finalizers: x)", "ConfigMap a (finalizers: x", " a (finalizers: x)", "more"} {
 		_, ok := ParseHeld(entry)
 		require.False(t, ok, entry)
 	}
