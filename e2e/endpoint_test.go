@@ -81,7 +81,6 @@ func TestHTTP_requests_of_a_service_account(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	process, root := w.watchingWorker()
-	manual := func(rel *v1alpha1.Release) { rel.Spec.SyncPolicy.Mode = v1alpha1.SyncManual }
 	w.release("shop", manifest(w.ns, "a", 0, "1"), manual)
 	url := root + "/namespaces/" + w.ns + "/releases/shop"
 	syncing := w.serviceAccount("ci", nil, endpoint.VerbSync)

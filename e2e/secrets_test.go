@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 
@@ -39,16 +38,11 @@ func (w *world) secretManifest(name, body string) string {
 	return fmt.Sprintf("---\napiVersion: v1\nkind: Secret\nmetadata: {name: %s, namespace: %s}\n%s\n", name, w.ns, body)
 }
 
-// convoy runs the command line and returns everything that it printed. What it exits with is told by the text only.
+// convoy runs the command line and returns everything that it printed.
 func (w *world) convoy(args ...string) string {
 	w.Helper()
-	all := append(slices.Clone(args), "--kubeconfig", w.info.Kubeconfig, "--temporal-address", w.info.TemporalAddress, "--task-queue", w.taskQueue)
-	out, err := exec.CommandContext(w.Context(), binaries.convoy, all...).CombinedOutput()
-	if err != nil {
-		var exit *exec.ExitError
-		require.ErrorAs(w, err, &exit)
-	}
-	return string(out)
+	_, out := w.commandLine(args...)
+	return out
 }
 
 // everythingSaid is all that convoy has said about a Release, by the place where it stands.
@@ -132,7 +126,7 @@ func TestSecrets_values_get_out_nowhere(t *testing.T) {
 	}
 	change := func(name, render string) { w.render(name, render) }
 
-	w.release("applied", plain("applied", sentinel), nil)
+	w.release("applied", plain("applied", sentinel), manual)
 	w.syncsQuietly("applied", "Succeeded", "")
 	require.Equal(t, map[string]string{"plain": sentinel, "text": sentinel}, w.secret("applied"))
 	change("applied", plain("applied", sentinel+" changed"))
@@ -145,22 +139,22 @@ func TestSecrets_values_get_out_nowhere(t *testing.T) {
 	})
 
 	// Rejected by the validation of the API server, by its decoder, and by the typed schema.
-	w.release("key", w.secretManifest("key", fmt.Sprintf("stringData: {'not a key': %s}", sentinel)), nil)
+	w.release("key", w.secretManifest("key", fmt.Sprintf("stringData: {'not a key': %s}", sentinel)), manual)
 	w.syncsQuietly("key", "Unappliable", "Secret "+w.ns+"/key")
 	w.syncsQuietly("key", "DeployFailed", "Secret "+w.ns+"/key", "--force")
-	w.release("fixed", w.secretManifest("fixed", "immutable: true\ndata: {a: "+encoded(sentinel)+"}"), nil)
+	w.release("fixed", w.secretManifest("fixed", "immutable: true\ndata: {a: "+encoded(sentinel)+"}"), manual)
 	w.syncsQuietly("fixed", "Succeeded", "")
 	change("fixed", w.secretManifest("fixed", "immutable: true\ndata: {a: "+encoded("other "+sentinel)+"}"))
 	w.syncsQuietly("fixed", "Unappliable", "immutable")
-	w.release("binary", w.secretManifest("binary", "data: {a: '"+sentinel+"~'}"), nil)
+	w.release("binary", w.secretManifest("binary", "data: {a: '"+sentinel+"~'}"), manual)
 	w.syncsQuietly("binary", "Unappliable", "base64")
-	w.release("shape", w.secretManifest("shape", "data: {a: {b: "+sentinel+"}}"), nil)
+	w.release("shape", w.secretManifest("shape", "data: {a: {b: "+sentinel+"}}"), manual)
 	w.syncsQuietly("shape", "Unappliable", "")
-	w.release("field", w.secretManifest("field", "data: {a: "+encoded(sentinel)+"}\nvalues: ["+sentinel+"]"), nil)
+	w.release("field", w.secretManifest("field", "data: {a: "+encoded(sentinel)+"}\nvalues: ["+sentinel+"]"), manual)
 	w.syncsQuietly("field", "Unappliable", "")
 
 	// Denied by a policy whose message quotes the value.
-	w.release("denied", w.secretManifest("denied", "data: {deny: "+encoded(sentinel)+"}"), nil)
+	w.release("denied", w.secretManifest("denied", "data: {deny: "+encoded(sentinel)+"}"), manual)
 	w.syncsQuietly("denied", "Unappliable", "Secret "+w.ns+"/denied")
 	w.syncsQuietly("denied", "DeployFailed", "Secret "+w.ns+"/denied", "--force")
 
@@ -176,18 +170,18 @@ func TestSecrets_values_get_out_nowhere(t *testing.T) {
 		"tag":       "stringData: {a: !!int " + sentinel + "}",
 		"different": "stringData: {a: " + sentinel + "}\n" + w.secretManifest("different", "stringData: {a: also "+sentinel+"}"),
 	} {
-		w.release(name, w.secretManifest(name, body), nil)
+		w.release(name, w.secretManifest(name, body), manual)
 		w.syncsQuietly(name, "RenderFailed", "")
 	}
 
 	// Values that stand in kubectl's own annotation, and fields that convoy takes over.
 	w.kubectl(w.secretManifest("taken", "stringData: {a: "+sentinel+", b: "+sentinel+"}"), "apply", "-f", "-")
-	w.release("taken", w.secretManifest("taken", "stringData: {a: new "+sentinel+"}"), nil)
+	w.release("taken", w.secretManifest("taken", "stringData: {a: new "+sentinel+"}"), manual)
 	w.syncsQuietly("taken", "Succeeded", "")
 	require.Equal(t, map[string]string{"a": "new " + sentinel}, w.secret("taken"))
 
 	// In the environment of a hook: one that fails, and one that the API server refuses.
-	w.release("hook", manifest(w.ns, "after", 0, "1"), preSync(withEnv(jobHook(w.ns, "migrate", "fail"), "PASSWORD")))
+	w.release("hook", manifest(w.ns, "after", 0, "1"), onRequest(preSync(withEnv(jobHook(w.ns, "migrate", "fail"), "PASSWORD"))))
 	w.syncsQuietly("hook", "HookFailed", "migrate")
 	w.update("hook", preSync(withEnv(jobHook(w.ns, "migrate", "1"), "")))
 	w.syncsQuietly("hook", "HookFailed", "migrate")
@@ -201,7 +195,7 @@ func TestSecrets_values_get_out_nowhere(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name},
 			Spec:       v1alpha1.ClusterSpec{KubeconfigSecretRef: v1alpha1.SecretKeyReference{Name: name}},
 		}))
-		w.release("on-"+name, manifest(w.ns, name, 0, "1"), onCluster(name))
+		w.release("on-"+name, manifest(w.ns, name, 0, "1"), onRequest(onCluster(name)))
 		w.syncsQuietly("on-"+name, "DeployFailed", name)
 	}
 

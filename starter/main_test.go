@@ -48,6 +48,10 @@ func TestTheCommandLineIsCheckedFirst(t *testing.T) {
 		{"colon in the name", nil, []string{"sync", "a/b:c"}, exitUsage, "hold no colon"},
 		{"output format", nil, []string{"status", "a/b", "-o", "xml"}, exitUsage, "-o xml: use json or yaml"},
 		{"digest", nil, []string{"sync", "a/b", "--digest", "abc"}, exitUsage, "write sha256: and 64 hex digits"},
+		{"id and digest", nil, []string{"sync", "a/b", "--id", "x", "--digest", digestA}, exitUsage, "use one of them"},
+		{"id with a space", nil, []string{"sync", "a/b", "--id", "x y"}, exitUsage, "neither spaces nor control characters"},
+		{"list takes no Release", nil, []string{"list", "a/b"}, exitUsage, "unknown command"},
+		{"format of a list", nil, []string{"list", "-o", "xml"}, exitUsage, "-o xml: use json, yaml or wide"},
 		{"environment", []string{"CONVOY_FORCE=perhaps"}, []string{"sync", "a/b"}, exitUsage, `CONVOY_FORCE="perhaps"`},
 		{"no kubeconfig", nil, []string{"status", "a/b"}, exitUsage, "name a kubeconfig with --kubeconfig or KUBECONFIG"},
 		{"kubeconfig that is not there", nil, []string{"status", "a/b", "--kubeconfig", "/nope"}, exitUsage, "/nope"},
@@ -72,7 +76,7 @@ func TestHelpTellsEveryExitCode(t *testing.T) {
 func TestHelpIsForNewcomers(t *testing.T) {
 	got := convoy(t.Context(), nil)
 	require.Equal(t, exitDone, got.code)
-	for _, text := range []string{"convoy install", "convoy sync team-a/shop --wait", "exit-codes", "CONVOY_TASK_QUEUE"} {
+	for _, text := range []string{"Look:\n", "Act:\n", "Set up:\n", "convoy install", "convoy sync team-a/shop --wait", "exit-codes", "CONVOY_TASK_QUEUE"} {
 		require.Contains(t, got.stdout, text)
 	}
 }

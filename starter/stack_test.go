@@ -121,7 +121,7 @@ func TestStatusAndInventoryOfAReleaseOnTheCluster(t *testing.T) {
 
 func TestAReleaseThatIsNotThereIsNamed(t *testing.T) {
 	s := newStack(t)
-	for _, command := range []string{"status", "inventory", "diff", "sync"} {
+	for _, command := range []string{"status", "inventory", "diff", "sync", "reconcile", "suspend", "resume"} {
 		got := s.run(command, s.namespace+"/nope")
 		require.Equal(t, exitNotFound, got.code, got.stderr)
 		require.Contains(t, got.stderr, s.namespace+"/nope: not found")
@@ -146,7 +146,11 @@ func TestAClusterOutOfReachIsNamed(t *testing.T) {
 func TestReleasesAreCompletedFromTheCluster(t *testing.T) {
 	s := newStack(t)
 	arg := s.release("shop", configMap("a", ""), pruning)
-	require.Contains(t, s.run("__complete", "status", "").stdout, arg+"\n")
+	for _, command := range []string{"status", "inventory", "diff", "sync", "reconcile", "suspend", "resume"} {
+		require.Contains(t, s.run("__complete", command, "").stdout, arg+"\n", command)
+	}
+	require.Contains(t, s.run("__complete", "list", "-n", "").stdout, s.namespace+"\n")
+	require.Contains(t, s.run("__complete", "list", "-o", "").stdout, "wide\n")
 	require.NotContains(t, s.run("__complete", "status", arg, "").stdout, arg)
 	require.Contains(t, s.run("__complete", "status", "-o", "").stdout, "yaml\n")
 	got := convoy(context.Background(), []string{"HOME=/nope"}, "__complete", "diff", "")

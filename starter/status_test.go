@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"convoy.dev/convoy/api/v1alpha1"
+	"convoy.dev/convoy/workflows"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,6 +60,41 @@ func waitingRelease() *v1alpha1.Release {
 			Result: v1alpha1.ResultSucceeded, RunID: "run-1"}},
 	}
 	return rel
+}
+
+// The page of a Release that the loop looks after (SPEC 4, D26).
+func TestStatusTellsWhatTheLoopDoes(t *testing.T) {
+	rel := waitingRelease()
+	rel.Status.Conditions[1] = metav1.Condition{Type: "Reconciling", Status: "False", Reason: "Suspended", Message: "spec.suspend is set; 1 sync requests wait"}
+	rel.Status.Conditions = append(rel.Status.Conditions,
+		metav1.Condition{Type: "Ready", Status: "False", Reason: "OutOfSync", Message: "applied is a, the source has b"})
+	next := metav1.NewTime(noon.Add(3 * time.Minute))
+	rel.Status.NextReconcileAt = &next
+	rel.Status.HandledRequestsTotal = 40
+	for _, id := range []string{"r-6", "r-5", "r-4", "r-3", "r-2", "r-1"} {
+		rel.Status.LastHandledRequests = append(rel.Status.LastHandledRequests,
+			v1alpha1.HandledRequest{ID: id, Result: "Failed", Reason: "PruneFailed", Digest: digestA, RunID: "run-1"})
+	}
+	loop := loopView{status: &workflows.LoopStatus{Doing: "next reconcile", Failures: 2, Waiting: []string{"r-7", "r-8"}}}
+	var out bytes.Buffer
+	printStatus(&out, rel, loop, noon)
+	require.Contains(t, out.String(), `Out of sync applied is a, the source has b
+Next look   in 3m (2026-11-30T12:03:00Z)
+Loop        next reconcile
+            2 failures in a row
+            requests that wait: r-7, r-8
+`)
+	require.Contains(t, out.String(), `Requests (5 of 40)
+  REQUEST   RESULT                 RENDER         RUN
+  r-6       Failed (PruneFailed)   aaaaaaaaaaaa   run-1
+`)
+	require.NotContains(t, out.String(), "r-1 ")
+	rel.Spec.Suspend = true
+	out.Reset()
+	printStatus(&out, rel, loopView{trouble: "not asked"}, noon)
+	require.Contains(t, out.String(), "Suspended   spec.suspend is set; 1 sync requests wait\n")
+	require.Contains(t, out.String(), "Loop        not asked\n")
+	require.NotContains(t, out.String(), "Next look")
 }
 
 const waitingPage = `Release     team-a/shop -> prod-eu

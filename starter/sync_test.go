@@ -53,7 +53,7 @@ func TestSyncStartsAWorkflowThatTemporalFinds(t *testing.T) {
 	s := newStack(t)
 	c := s.serve()
 	arg := s.release("shop", configMap("a", ""), pruning)
-	got := s.run("sync", arg, "--force", "--requested-by", "wait")
+	got := s.run("sync", arg, "--digest", digestA, "--force", "--requested-by", "wait")
 	require.Equal(t, exitDone, got.code, got.stderr)
 	require.Contains(t, got.stdout, "sync of Release "+arg+" started")
 	require.Empty(t, got.stderr)
@@ -67,12 +67,12 @@ func TestSyncStartsAWorkflowThatTemporalFinds(t *testing.T) {
 	var summary, of string
 	convert := converter.GetDefaultDataConverter()
 	require.NoError(t, convert.FromPayload(described.ExecutionConfig.UserMetadata.Summary, &summary))
-	require.Equal(t, arg+" -> control cluster (manual, force)", summary)
+	require.Equal(t, arg+" -> control cluster (manual, force, render aaaaaaaaaaaa)", summary)
 	require.NoError(t, convert.FromPayload(described.WorkflowExecutionInfo.SearchAttributes.IndexedFields[attributeRelease], &of))
 	require.Equal(t, arg, of)
 
 	t.Run("a second one is refused", func(t *testing.T) {
-		got := s.run("sync", arg)
+		got := s.run("sync", arg, "--digest", digestA)
 		require.Equal(t, exitRefused, got.code)
 		require.Contains(t, got.stderr, "runs already (run "+run+"), and yours was not started")
 	})
@@ -81,7 +81,7 @@ func TestSyncStartsAWorkflowThatTemporalFinds(t *testing.T) {
 			require.NoError(t, c.SignalWorkflow(t.Context(), id, "", "end", nil))
 		}}
 		var stderr bytes.Buffer
-		code := runWith(t.Context(), s, out, &stderr, "sync", arg, "--wait")
+		code := runWith(t.Context(), s, out, &stderr, "sync", arg, "--digest", digestA, "--wait")
 		require.Equal(t, exitRefused, code, stderr.String())
 		require.Contains(t, out.String(), "following that one, yours was not started")
 		require.Contains(t, out.String(), "Succeeded: applied 7 objects of render aaaaaaaaaaaa, 2 changed, 1 pruned\n")
@@ -93,11 +93,11 @@ func TestSyncWithWaitEndsWithTheCodeOfItsReason(t *testing.T) {
 	s := newStack(t)
 	s.serve()
 	arg := s.release("shop", configMap("a", ""), pruning)
-	got := s.run("sync", arg, "--wait", "--requested-by", "Succeeded")
+	got := s.run("sync", arg, "--digest", digestA, "--wait", "--requested-by", "Succeeded")
 	require.Equal(t, exitDone, got.code, got.stderr)
 	require.Contains(t, got.stdout, "Succeeded: applied 7 objects")
 	for reason, code := range map[string]int{"Unappliable": 10, "WaveTimeout": 15, "Refused": 17} {
-		got := s.run("sync", arg, "--wait", "--requested-by", reason)
+		got := s.run("sync", arg, "--digest", digestA, "--wait", "--requested-by", reason)
 		require.Equal(t, code, got.code, got.stdout)
 		require.Contains(t, got.stderr, reason+": the message\n")
 	}
@@ -110,7 +110,7 @@ func TestCtrlCEndsTheWatchingAndNotTheSync(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	out := &signallingWriter{on: "wave 3 applying", do: cancel}
 	var stderr bytes.Buffer
-	code := runWith(ctx, s, out, &stderr, "sync", arg, "--wait", "--requested-by", "wait")
+	code := runWith(ctx, s, out, &stderr, "sync", arg, "--digest", digestA, "--wait", "--requested-by", "wait")
 	require.Equal(t, exitInterrupted, code)
 	require.Contains(t, stderr.String(), "the sync goes on")
 	id := release.SyncWorkflowID(s.namespace, "shop")
@@ -119,7 +119,7 @@ func TestCtrlCEndsTheWatchingAndNotTheSync(t *testing.T) {
 	t.Run("and a cancelled sync is Superseded", func(t *testing.T) {
 		require.NoError(t, c.GetWorkflow(t.Context(), id, "").Get(t.Context(), nil))
 		out := &signallingWriter{on: "wave 3 applying", do: func() { require.NoError(t, c.TerminateWorkflow(t.Context(), id, "", "test")) }}
-		require.Equal(t, exitSuperseded, runWith(t.Context(), s, out, &stderr, "sync", arg, "--wait", "--requested-by", "wait"))
+		require.Equal(t, exitSuperseded, runWith(t.Context(), s, out, &stderr, "sync", arg, "--digest", digestA, "--wait", "--requested-by", "wait"))
 		require.Contains(t, stderr.String(), "terminated in Temporal")
 	})
 }
@@ -127,7 +127,7 @@ func TestCtrlCEndsTheWatchingAndNotTheSync(t *testing.T) {
 func TestSyncSaysThatNoWorkerPollsTheTaskQueue(t *testing.T) {
 	s := newStack(t)
 	arg := s.release("shop", configMap("a", ""), pruning)
-	got := s.run("sync", arg, "--task-queue", s.namespace)
+	got := s.run("sync", arg, "--digest", digestA, "--task-queue", s.namespace)
 	require.Equal(t, exitDone, got.code, got.stderr)
 	require.Contains(t, got.stderr, "no worker polls task queue "+s.namespace)
 	require.Contains(t, got.stderr, "`worker --task-queue "+s.namespace+"`")
@@ -136,14 +136,14 @@ func TestSyncSaysThatNoWorkerPollsTheTaskQueue(t *testing.T) {
 		require.NoError(t, s.temporalClient("").TerminateWorkflow(t.Context(), release.SyncWorkflowID(s.namespace, "shop"), "", "test"))
 	}}
 	var stderr bytes.Buffer
-	require.Equal(t, exitRefused, runWith(t.Context(), s, out, &stderr, "sync", arg, "--wait", "--task-queue", s.namespace))
+	require.Equal(t, exitRefused, runWith(t.Context(), s, out, &stderr, "sync", arg, "--digest", digestA, "--wait", "--task-queue", s.namespace))
 }
 
 func TestSyncWorksWithoutSearchAttributesAndSaysSo(t *testing.T) {
 	s := newStack(t)
 	namespace := s.temporalNamespace()
 	arg := s.release("shop", configMap("a", ""), pruning)
-	got := s.run("sync", arg, "--temporal-namespace", namespace)
+	got := s.run("sync", arg, "--digest", digestA, "--temporal-namespace", namespace)
 	require.Equal(t, exitDone, got.code, got.stderr)
 	require.Contains(t, got.stderr, "`convoy install` registers them")
 }
