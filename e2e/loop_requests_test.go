@@ -19,8 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
-func manual(rel *v1alpha1.Release) { rel.Spec.SyncPolicy.Mode = v1alpha1.SyncManual }
-
 // asks sends a sync request to the loop of a Release.
 func (w *world) asks(name string, request workflows.SyncRequest) {
 	w.Helper()
