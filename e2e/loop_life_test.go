@@ -78,6 +78,7 @@ func prunesAtItsEnd(rel *v1alpha1.Release) { rel.Spec.DeletionPolicy = v1alpha1.
 
 // Case 01, S7: Unappliable is no accident: one dry run for each object and interval, no retry with backoff.
 func TestCase_01_through_the_loop(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.release("shop", w.caseRender("01-dup-env-is-a-500", "render1.yaml"), every(8*time.Second))
 	since := w.mark()
@@ -101,6 +102,7 @@ func TestCase_01_through_the_loop(t *testing.T) {
 // Case 69, D7 D22: a namespace that is being deleted is an accident: DeployFailed within a minute, retried with backoff
 // and applied by itself once the namespace is there again.
 func TestCase_69_namespace_is_being_deleted(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	dying := w.ns + "-dying"
 	render := strings.NewReplacer("namespace: dying", "namespace: "+dying).Replace(w.caseRender("69-namespace-is-being-deleted", "render1.yaml"))
@@ -132,6 +134,7 @@ func TestCase_69_namespace_is_being_deleted(t *testing.T) {
 // D23: a new render supersedes a sync that waits, at once; a request alone, and a changed interval, do not. The old run
 // ends as cancelled, the inventory holds what was applied, and the new sync prunes.
 func TestLoop_D23_a_new_render_supersedes_a_waiting_sync(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.release("shop", stuckPod(w.ns, "front", 0)+manifest(w.ns, "late", 1, "1"), gatedBy(1, ready(0)))
 	w.loop("shop")
@@ -157,6 +160,7 @@ func TestLoop_D23_a_new_render_supersedes_a_waiting_sync(t *testing.T) {
 
 // D23: in Manual mode a new render alone supersedes nothing; with a request it does.
 func TestLoop_D23_in_manual_mode_a_request_supersedes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.release("shop", stuckPod(w.ns, "front", 0)+manifest(w.ns, "late", 1, "1"), func(rel *v1alpha1.Release) {
 		gatedBy(1, ready(0))(rel)
@@ -179,6 +183,7 @@ func TestLoop_D23_in_manual_mode_a_request_supersedes(t *testing.T) {
 
 // A suspended Release starts no sync and says so; requests wait until it is resumed.
 func TestLoop_suspend_stops_new_syncs(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.release("shop", oneConfigMap(w.ns, "web", "1"), every(time.Second))
 	w.loop("shop")
@@ -202,6 +207,7 @@ func TestLoop_suspend_stops_new_syncs(t *testing.T) {
 
 // With the deletion policy Orphan the objects stay, and the inventory goes with the Release.
 func TestLoop_deletion_leaves_the_objects(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	rel := w.release("shop", oneConfigMap(w.ns, "web", "1"), nil)
 	w.loop("shop")
@@ -216,6 +222,7 @@ func TestLoop_deletion_leaves_the_objects(t *testing.T) {
 // With the deletion policy Prune everything in the inventory goes first, by the rules of the prune; a deletion that
 // failed is tried again, and a sync that waits is stopped.
 func TestLoop_deletion_prunes_first(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	keep := "\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: keep, namespace: " + w.ns + ", annotations: {convoy.dev/prune: disabled}}}\n"
 	rel := w.release("shop", oneConfigMap(w.ns, "web", "1")+keep+stuckPod(w.ns, "front", 0)+manifest(w.ns, "late", 1, "1"),
@@ -259,6 +266,7 @@ spec: {policyName: %[1]s-keep, validationActions: [Deny]}
 
 // A cluster that vanished first does not hold a Release for ever: its deletion policy can be changed to Orphan.
 func TestLoop_deletion_has_a_way_out(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	rel := w.release("shop", oneConfigMap(w.ns, "web", "1"), func(rel *v1alpha1.Release) {
 		prunesAtItsEnd(rel)
@@ -277,6 +285,7 @@ func TestLoop_deletion_has_a_way_out(t *testing.T) {
 
 // D16: a sync that a person started is waited for, and its Release is not synced beside it.
 func TestLoop_D16_waits_for_a_sync_that_a_person_started(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.release("shop", stuckPod(w.ns, "front", 0)+manifest(w.ns, "late", 1, "1"), gatedBy(1, ready(0)))
 	byHand := w.start(syncOf("shop"))
@@ -293,6 +302,7 @@ func TestLoop_D16_waits_for_a_sync_that_a_person_started(t *testing.T) {
 
 // A sync that somebody terminated is repaired by the next one, at once.
 func TestLoop_a_terminated_sync_is_repaired(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.release("shop", stuckPod(w.ns, "front", 0)+manifest(w.ns, "late", 1, "1"), gatedBy(1, ready(0)))
 	w.loop("shop")
@@ -313,6 +323,7 @@ func TestLoop_a_terminated_sync_is_repaired(t *testing.T) {
 
 // The loop continues as new while a sync waits, and still hears of its end.
 func TestLoop_continues_as_new_beside_a_waiting_sync(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.release("shop", stuckPod(w.ns, "front", 0)+manifest(w.ns, "late", 1, "1"), func(rel *v1alpha1.Release) {
 		gatedBy(1, ready(0))(rel)

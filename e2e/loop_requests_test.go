@@ -43,6 +43,7 @@ func (w *world) answered(name, id string) v1alpha1.HandledRequest {
 
 // S4: in manual mode only a request starts a sync; a new render is reported as out of sync, with both digests.
 func TestLoop_S4_manual_mode_syncs_on_request_only(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.release("shop", oneConfigMap(w.ns, "web", "1"), func(rel *v1alpha1.Release) { manual(rel); every(time.Second)(rel) })
 	w.loop("shop")
@@ -91,6 +92,7 @@ func TestLoop_S4_manual_mode_syncs_on_request_only(t *testing.T) {
 
 // The update returns when that sync has ended, with its result; a suspended Release refuses it.
 func TestLoop_the_update_returns_the_result_of_its_sync(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.release("shop", oneConfigMap(w.ns, "web", "1"), manual)
 	w.loop("shop")
@@ -139,6 +141,7 @@ func TestLoop_the_update_returns_the_result_of_its_sync(t *testing.T) {
 
 // Case 74, S4 D26: no request is lost over many runs of the loop, and many requests become few syncs.
 func TestCase_74_burst_of_sync_requests_over_continue_as_new(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.taskQueue = "convoy-" + w.ns
 	w.release("shop", w.caseRender("74-burst-of-sync-requests-over-continue-as-new", "render1.yaml"), manual)
@@ -213,6 +216,7 @@ func TestCase_74_burst_of_sync_requests_over_continue_as_new(t *testing.T) {
 
 // Case 77, D26: the same id asks once, over bursts, continue-as-new, a restart of the worker, and signal and update.
 func TestCase_77_same_request_id_twice(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.release("shop", w.caseRender("77-same-request-id-twice", "render1.yaml"), manual)
 	worker := w.worker("--loop-history-events", "50")
@@ -243,6 +247,7 @@ func TestCase_77_same_request_id_twice(t *testing.T) {
 
 // The request annotation asks once for each new value, with force beside it.
 func TestLoop_the_annotation_asks_for_a_sync(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.release("shop", oneConfigMap(w.ns, "web", "1"), manual)
 	w.loop("shop")
@@ -276,6 +281,7 @@ func TestLoop_the_annotation_asks_for_a_sync(t *testing.T) {
 
 // The commands that people type.
 func TestLoop_with_temporals_command_line(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.release("shop", oneConfigMap(w.ns, "web", "1"), manual)
 	temporal := func(args ...string) string {

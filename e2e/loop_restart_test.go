@@ -27,6 +27,7 @@ func (w *world) watcher(args ...string) *workerProcess {
 // Releases start themselves: a new one is synced, a changed one at once, and a deleted one ends its loop. Two workers
 // that watch make no second sync of it.
 func TestLoop_releases_start_themselves(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.watcher()
 	w.watcher()
@@ -48,6 +49,7 @@ func TestLoop_releases_start_themselves(t *testing.T) {
 
 // Case 84: a Temporal namespace that knows no search attributes is good enough.
 func TestCase_84_fresh_temporal_namespace_without_search_attributes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	_, err := w.temporal.WorkflowService().RegisterNamespace(w.Context(), &workflowservice.RegisterNamespaceRequest{
 		Namespace: w.ns, WorkflowExecutionRetentionPeriod: durationpb.New(24 * time.Hour),
@@ -76,6 +78,7 @@ func TestCase_84_fresh_temporal_namespace_without_search_attributes(t *testing.T
 // Case 86: every workflow task replays, the worker is killed at random moments, and the order of a run's steps is the
 // same each time.
 func TestCase_86_replay_after_a_restart_is_deterministic(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	seed := uint64(time.Now().UnixNano())
 	if given, err := strconv.ParseUint(os.Getenv("CONVOY_SEED"), 10, 64); err == nil {

@@ -53,6 +53,7 @@ func oneConfigMap(ns, name, value string) string {
 // D30: a Release is synced, drift of a value, a deleted object and a lost field are healed, and another manager's own
 // field is no drift.
 func TestLoop_D30_syncs_and_heals_drift(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.release("shop", oneConfigMap(w.ns, "web", "1"), every(2*time.Second))
 	w.loop("shop")

@@ -1,5 +1,5 @@
-// Command demo shows convoy at work: it starts the embedded stack and a worker, syncs a Release, lets a wave get stuck,
-// fixes it, prunes an object and forces a sync. Every step checks its exact outcome. It stays up until Ctrl-C, so that
+// Command demo shows convoy at work: it starts the embedded stack and a worker, watches a Release sync itself, lets a wave get
+// stuck, lets a newer render take its place, undoes what somebody changed, prunes an object and forces a sync. Every step checks its exact outcome. It stays up until Ctrl-C, so that
 // one can look around; with DEMO_EXIT=1 it ends by itself, with exit code 0 only when every step came out right.
 package main
 

@@ -98,8 +98,17 @@ func (d *demo) inventoryIs(want ...string) error {
 	return nil
 }
 
-// field requires one field of an object in the namespace shop; absent stands for an object that is not there.
+// field requires one field of an object in the namespace shop, and tells it; absent stands for an object that is not
+// there.
 func (d *demo) field(object, path, want string) error {
+	if err := d.fieldIs(object, path, want); err != nil {
+		return err
+	}
+	checked("%s: %s", object, want)
+	return nil
+}
+
+func (d *demo) fieldIs(object, path, want string) error {
 	out, err := d.output("kubectl", "get", "-n", "shop", "--ignore-not-found", object, "-o", "jsonpath={"+path+"}")
 	if err != nil {
 		return err
@@ -110,7 +119,6 @@ func (d *demo) field(object, path, want string) error {
 	if out != want {
 		return fmt.Errorf("%s has %s %q, and should have %q", object, path, out, want)
 	}
-	checked("%s: %s", object, want)
 	return nil
 }
 

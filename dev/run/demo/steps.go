@@ -16,10 +16,11 @@ var steps = []struct {
 	take  func(*demo) error
 }{
 	{"Install convoy's kinds, and make a Release", (*demo).install},
-	{"The first sync: three waves, the last one waits for health", (*demo).first},
+	{"The worker sees it and syncs it: three waves, the last one waits for health", (*demo).first},
 	{"A render that the cluster rejects changes nothing", (*demo).rejected},
 	{"A wave gets stuck, and says why", (*demo).stuck},
-	{"Cancel the waiting sync, and sync the fix", (*demo).fixed},
+	{"A newer render takes the place of the sync that waits", (*demo).fixed},
+	{"What others change is put right", (*demo).drifted},
 	{"What leaves the render is pruned", (*demo).pruned},
 	{"A forced sync skips the dry run", (*demo).forced},
 }
@@ -52,7 +53,8 @@ func (d *demo) install() error {
 }
 
 func (d *demo) first() error {
-	if err := d.show(0, "convoy", "sync", target, "--wait"); err != nil {
+	explain("Nobody asks for a sync: the Release starts itself.")
+	if err := d.becomes("True/Succeeded"); err != nil {
 		return err
 	}
 	if err := d.show(0, "convoy", "status", target); err != nil {
@@ -127,25 +129,18 @@ func (d *demo) fixed() error {
 	if err := d.edit("10-web.yaml", "shop/web:bad", "shop/web:2.0"); err != nil {
 		return err
 	}
-	if err := d.show(0, "temporal", "workflow", "cancel", "--workflow-id", "sync:"+namespace+":"+name); err != nil {
-		return err
-	}
-	err := d.eventually("the cancelled sync ends", func() error {
-		rel, err := d.release()
-		if err == nil && (rel.condition() != "False/Superseded" || rel.Status.LastAttempted.Result != "Superseded") {
-			err = errors.New("Applied is " + rel.condition())
-		}
-		return err
-	})
+	waiting, err := d.release()
 	if err != nil {
 		return err
 	}
-	checked("Applied is False/Superseded")
-	// The record is the workflow's last step: it closes right after.
-	if err := d.eventually("the workflow closes", func() error { return d.closed() }); err != nil {
+	explain("The source changed; the next look of the loop would come within five minutes, and this asks for it now.")
+	if err := d.show(0, "convoy", "reconcile", target); err != nil {
 		return err
 	}
-	if err := d.show(0, "convoy", "sync", target, "--wait"); err != nil {
+	if err := d.becomes("True/Succeeded"); err != nil {
+		return err
+	}
+	if err := d.cancelled(waiting.Status.LastAttempted.RunID); err != nil {
 		return err
 	}
 	fmt.Println()
@@ -157,13 +152,57 @@ func (d *demo) fixed() error {
 	)
 }
 
-// closed requires that no sync of the Release runs.
-func (d *demo) closed() error {
-	out, err := d.output("temporal", "workflow", "describe", "--workflow-id", "sync:"+namespace+":"+name, "-o", "json")
-	if err == nil && strings.Contains(out, "WORKFLOW_EXECUTION_STATUS_RUNNING") {
-		err = errors.New("it runs")
+// becomes waits until the condition Applied is what is expected.
+func (d *demo) becomes(condition string) error {
+	return d.eventually("Applied becomes "+condition, func() error {
+		rel, err := d.release()
+		if err == nil && rel.condition() != condition {
+			err = errors.New("Applied is " + rel.condition())
+		}
+		return err
+	})
+}
+
+// cancelled requires that a sync ended as a cancelled workflow.
+func (d *demo) cancelled(run string) error {
+	out, err := d.output("temporal", "workflow", "describe", "--workflow-id", "sync:"+namespace+":"+name, "--run-id", run, "-o", "json")
+	if err != nil {
+		return err
 	}
-	return err
+	if !strings.Contains(out, "WORKFLOW_EXECUTION_STATUS_CANCELED") {
+		return fmt.Errorf("run %s, which waited, is not cancelled:\n%s", run, out)
+	}
+	checked("the sync that waited ended as cancelled")
+	return nil
+}
+
+func (d *demo) drifted() error {
+	explain("Somebody changes the currency on the cluster, and deletes the Service. A look finds both, by metadata alone.")
+	if err := d.show(0, "kubectl", "patch", "configmap", "settings", "-n", "shop", "--type=merge", "-p", `{"data":{"currency":"USD"}}`); err != nil {
+		return err
+	}
+	if err := d.show(0, "kubectl", "delete", "service", "web", "-n", "shop"); err != nil {
+		return err
+	}
+	if err := d.show(0, "convoy", "reconcile", target); err != nil {
+		return err
+	}
+	err := d.eventually("the drift is put right", func() error {
+		rel, err := d.release()
+		if err == nil && (rel.Status.LastAttempted.Result != "Succeeded") {
+			err = fmt.Errorf("the last sync is %+v", rel.Status.LastAttempted)
+		}
+		return errors.Join(err, d.fieldIs("configmap/settings", ".data.currency", "EUR"), d.fieldIs("service/web", ".metadata.name", "web"))
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Println()
+	return first(
+		d.isApplied("True/Succeeded", allApplied),
+		d.field("configmap/settings", ".data.currency", "EUR"),
+		d.field("service/web", ".metadata.name", "web"),
+	)
 }
 
 func (d *demo) pruned() error {
