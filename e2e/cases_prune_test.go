@@ -400,6 +400,7 @@ func TestCase_63_quota_stops_the_apply_halfway(t *testing.T) {
 	tight := "tight-" + w.ns
 	// Each namespace has kube-root-ca.crt, which counts: the quota is one more than in the case.
 	own := []string{"name: tight", "name: " + tight, "namespace: tight", "namespace: " + tight, `count/configmaps: "2"`, `count/configmaps: "3"`}
+	w.settledNamespace(tight)
 	w.byHand(w.caseRender(name, "before.yaml", own...))
 	w.awaitQuota(tight, "3", "1")
 	record := func(object string) string { return "/ConfigMap/" + tight + "/" + object }
@@ -429,6 +430,19 @@ func TestCase_63_quota_stops_the_apply_halfway(t *testing.T) {
 	require.Nil(t, w.object("v1", "ConfigMap", tight, "old"))
 	require.Equal(t, []string{record("n1"), record("n2")}, w.inventory("r"))
 	require.Equal(t, second, w.get("r").Status.LastSuccessful.Digest)
+}
+
+// settledNamespace makes a namespace and waits for the ConfigMap that every namespace gets: a quota that is made before
+// it, or at the same moment, may never count it.
+func (w *world) settledNamespace(name string) {
+	w.Helper()
+	w.byHand("{apiVersion: v1, kind: Namespace, metadata: {name: " + name + "}}")
+	w.eventually("the namespace is settled", func() error {
+		if w.object("v1", "ConfigMap", name, "kube-root-ca.crt") == nil {
+			return errors.New("kube-root-ca.crt is not there")
+		}
+		return nil
+	})
 }
 
 // awaitQuota waits until the controller has counted the ConfigMaps of a namespace.
