@@ -155,7 +155,7 @@ func (o *observer) hasEnded(ctx context.Context) error {
 func (o *observer) watch(ctx context.Context) error {
 	o.seen.Action, o.seen.Cause = release.ActBusy, "a sync runs"
 	running := o.in.Running
-	if o.seen.RunEnded || o.seen.Manual && !o.requested() {
+	if o.seen.RunEnded || o.rel.Spec.Suspend || o.seen.Manual && !o.requested() { // or no sync would follow
 		return nil
 	}
 	if running.Spec != "" && running.Spec != o.seen.Spec {
