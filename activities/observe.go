@@ -133,6 +133,11 @@ func (o *observer) decide(ctx context.Context) error {
 
 // deleting decides what the deletion of a Release needs: with the policy Orphan nothing.
 func (o *observer) deleting(ctx context.Context) error {
+	if o.in.Running == nil {
+		if _, err := o.otherSync(ctx); err != nil {
+			return err
+		}
+	}
 	o.seen.Action, o.seen.Cause = release.ActDelete, "the Release is being deleted"
 	if o.rel.Spec.DeletionPolicy == v1alpha1.DeletionPrune && slices.Contains(o.rel.Finalizers, v1alpha1.FinalizerPrune) {
 		return nil

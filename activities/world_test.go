@@ -46,16 +46,24 @@ type world struct {
 	health release.Health
 	// deletion is what deletes are answered, one after the other; without one the object is gone.
 	deletion []release.Deletion
-	// running and closedAt are what Temporal says about every other run.
-	running  bool
-	closedAt time.Time
-	now      time.Time
+	// running and closedAt are what Temporal says about every other run, unless it is out of reach.
+	running   bool
+	closedAt  time.Time
+	runsError error
+	now       time.Time
+	// controlError, sourceError and targetError keep the control cluster, the source and the target cluster out of reach.
+	controlError, sourceError, targetError error
+	// fetched counts the looks at the source; onFetch is asked before each.
+	fetched int
+	onFetch func()
 	// read is asked before each read.
 	read func(release.ObjectRef) error
 	// onApply is asked before each apply.
 	onApply func(name string)
 	calls   []string
-	fail    map[string]error
+	// events are their messages.
+	events []string
+	fail   map[string]error
 
 	mu    sync.Mutex
 	beats int
@@ -81,9 +89,15 @@ func newWorld(t *testing.T, render ...string) *world {
 	w.rel.Spec.Source.Inline = &text
 	w.rel.Status.Fence = &v1alpha1.Fence{Number: 7, WorkflowID: workflowID, RunID: "earlier", Acknowledged: true}
 	w.a = New(Options{
-		Control: w, Targets: w, Source: w, Runs: w, Now: func() time.Time { return w.now }, Log: slog.New(slog.DiscardHandler),
+		Control: w, Targets: w, Source: w, Runs: w, Now: w.clock, Log: slog.New(slog.DiscardHandler),
 	})
 	return w
+}
+
+func (w *world) clock() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now
 }
 
 // cm is the manifest of a ConfigMap, and cmRef its identity.
@@ -231,6 +245,8 @@ func (w *world) call(format string, args ...any) error {
 func (w *world) Release(_ context.Context, namespace, name string) (*v1alpha1.Release, error) {
 	key := types.NamespacedName{Namespace: namespace, Name: name}
 	switch other := w.others[key]; {
+	case w.controlError != nil:
+		return nil, w.controlError
 	case other != nil:
 		return other.DeepCopy(), nil
 	case key.String() != "team-a/shop" || w.rel == nil:
@@ -283,14 +299,15 @@ func (w *world) Disclaim(_ context.Context, from types.NamespacedName, moved map
 	return w.call("disclaim %s %d", from, len(moved))
 }
 
-func (w *world) Event(_ context.Context, _ *v1alpha1.Release, _, _, reason, _ string, _ time.Time) error {
+func (w *world) Event(_ context.Context, _ *v1alpha1.Release, _, _, reason, message string, _ time.Time) error {
+	w.events = append(w.events, message)
 	return w.call("event %s", reason)
 }
 
 // The target cluster.
 
 func (w *world) Connect(context.Context, *v1alpha1.Release, map[schema.GroupKind]string) (Target, error) {
-	return w, nil
+	return w, w.targetError
 }
 
 func (w *world) Identity(context.Context) (string, error) { return clusterUID, nil }
@@ -391,11 +408,15 @@ func (w *world) DeleteJobs(context.Context, string, string, string) error { retu
 // The source, and Temporal.
 
 func (w *world) Fetch(_ context.Context, src v1alpha1.Source) (files []release.File, revision string, err error) {
-	return []release.File{{Name: "inline", Data: []byte(*src.Inline)}}, "r1", nil
+	w.fetched++
+	if w.onFetch != nil {
+		w.onFetch()
+	}
+	return []release.File{{Name: "inline", Data: []byte(*src.Inline)}}, "r1", w.sourceError
 }
 
 func (w *world) Running(context.Context, string, string) (running bool, closedAt time.Time, err error) {
-	return w.running, w.closedAt, nil
+	return w.running, w.closedAt, w.runsError
 }
 
 func (w *world) Beat(context.Context, []byte, any) error {

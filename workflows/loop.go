@@ -62,7 +62,8 @@ type Running struct {
 	Cancelled  bool `json:"cancelled,omitempty"`
 }
 
-// foreign reports whether somebody else started the sync: it is neither superseded nor cancelled by the loop.
+// foreign reports whether somebody else started the sync: the loop does not supersede it, and cancels it only when the
+// Release is being deleted (D23).
 func (r *Running) foreign() bool { return r.Spec == "" }
 
 // child is what the loop runs under the sync's id.
