@@ -275,6 +275,9 @@ func (o *observer) write(ctx context.Context) error {
 	if o.seen.Action == release.ActNothing || o.seen.Action == release.ActOutOfSync {
 		o.seen.NextAt = o.seen.Cadence.Next(o.seen.UID, o.now(), 0)
 	}
+	if retry := o.in.RetryAt; o.seen.Action == release.ActNothing && !retry.IsZero() && retry.Before(o.seen.NextAt) {
+		o.seen.NextAt = retry // a look in between does not put it off (D22)
+	}
 	if o.seen.Action == release.ActOutOfSync {
 		o.note(ctx, "OutOfSync", o.outOfSync())
 	}

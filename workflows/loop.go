@@ -160,6 +160,9 @@ func (l *loop) question(ctx workflow.Context) activities.ObserveInput {
 		Retry: l.mem.Retry != nil, RetryOf: l.mem.RetryOf, SyncedSpec: l.mem.SyncedSpec, AnnotationID: l.mem.AnnotationID,
 		Answers: l.mem.Unwritten,
 	}
+	if l.mem.Failures > 0 && !in.Due {
+		in.RetryAt = l.mem.NextDue
+	}
 	if l.mem.Waiting != nil {
 		in.Requests = l.mem.Waiting.IDs
 	}

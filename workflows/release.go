@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"convoy.dev/convoy/activities"
+	"convoy.dev/convoy/api/v1alpha1"
 	"convoy.dev/convoy/internal/release"
 
 	"go.temporal.io/sdk/workflow"
@@ -140,10 +141,10 @@ func (l *loop) settle(ctx workflow.Context, seen activities.Observation) {
 		l.refuseUpdates("Release " + l.id() + " is suspended: lift spec.suspend first (convoy resume " + l.id() + ")")
 		return
 	}
-	l.mem.Failures, l.mem.Whole = 0, false
-	if seen.Action == release.ActNothing && seen.Last != nil && seen.Last.Result != "Succeeded" {
-		l.mem.Failures = 1
+	if l.mem.Failures > 0 && seen.Action == release.ActNothing && seen.Last != nil && seen.Last.Result != string(v1alpha1.ResultSucceeded) {
+		return // the retry is still to come
 	}
+	l.mem.Failures, l.mem.Whole = 0, false
 	if seen.Manual {
 		l.mem.Retry = nil
 	}
