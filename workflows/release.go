@@ -144,7 +144,7 @@ func (l *loop) settle(ctx workflow.Context, seen activities.Observation) {
 	if l.mem.Failures > 0 && seen.Action == release.ActNothing && seen.Last != nil && seen.Last.Result != string(v1alpha1.ResultSucceeded) {
 		return // the retry is still to come
 	}
-	l.mem.Failures, l.mem.Whole = 0, false
+	l.mem.Failures = 0
 	if seen.Manual {
 		l.mem.Retry = nil
 	}
