@@ -67,7 +67,9 @@ type world struct {
 
 	mu    sync.Mutex
 	beats int
-	beat  func() error // nil: every beat is confirmed
+	// beaten hears of each beat, where somebody waits for one.
+	beaten *sync.Cond
+	beat   func() error // nil: every beat is confirmed
 }
 
 const (
@@ -221,6 +223,32 @@ func failed(t *testing.T, err error, kind string) string {
 	require.Equal(t, kind, failure.Type(), failure.Message())
 	require.Equal(t, kind != Waiting && kind != Interrupted, failure.NonRetryable(), "a reason is not tried again by Temporal (S7)")
 	return failure.Message()
+}
+
+// failedAt is the SyncRef that a failed first step leaves to the record.
+func (w *world) failedAt(name any, in any, kind string) SyncRef {
+	w.t.Helper()
+	var failure *temporal.ApplicationError
+	err := w.perform(workflowID, name, in, nil)
+	failed(w.t, err, kind)
+	require.ErrorAs(w.t, err, &failure)
+	var ref SyncRef
+	require.NoError(w.t, failure.Details(&ref))
+	return ref
+}
+
+// skips moves the clock on, and returns once a heartbeat was confirmed at the new time.
+func (w *world) skips(d time.Duration) func() {
+	return func() {
+		w.mu.Lock()
+		before := w.beats
+		w.now = w.now.Add(d)
+		w.beaten = sync.NewCond(&w.mu)
+		for w.beats < before+2 { // the first may have been sent before
+			w.beaten.Wait()
+		}
+		w.mu.Unlock()
+	}
 }
 
 // changes are the calls that begin with one of these words.
@@ -423,6 +451,9 @@ func (w *world) Beat(context.Context, []byte, any) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.beats++
+	if w.beaten != nil {
+		w.beaten.Broadcast()
+	}
 	if w.beat != nil {
 		return w.beat()
 	}
