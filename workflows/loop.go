@@ -85,6 +85,8 @@ type loop struct {
 	first bool
 	// woken: something came that is worth a look before the time is due; due: a person asked for a reconcile.
 	woken, due bool
+	// clashUntil is the end of the pause after a sync could not begin: until then requests wait.
+	clashUntil time.Time
 	// refused are the ids whose updates end with an error, and why.
 	refused map[string]string
 	// evict says why waiting updates end with this run; closed, why no request is taken any more.
@@ -116,7 +118,7 @@ func (l *loop) id() string { return l.in.Namespace + "/" + l.in.Name }
 
 // awake reports whether there is anything to look at now.
 func (l *loop) awake(ctx workflow.Context) bool {
-	requested := l.mem.Waiting != nil && l.mem.Running == nil && !l.mem.Suspended
+	requested := l.mem.Waiting != nil && l.mem.Running == nil && !l.mem.Suspended && !workflow.Now(ctx).Before(l.clashUntil)
 	return l.first || l.woken || l.due || requested || !workflow.Now(ctx).Before(l.mem.NextDue)
 }
 
