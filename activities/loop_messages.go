@@ -24,6 +24,8 @@ type ObserveInput struct {
 	// Retry: a sync failed and is to be tried again; RetryOf is the digest of its render.
 	Retry   bool   `json:"retry,omitempty"`
 	RetryOf string `json:"retryOf,omitempty"`
+	// RetryAt is when the failed sync is to be tried again, zero when none is (D22).
+	RetryAt time.Time `json:"retryAt,omitzero"`
 	// SyncedSpec is the sum of the spec that the last sync of this loop began with.
 	SyncedSpec string `json:"syncedSpec,omitempty"`
 	// AnnotationID is the value of the request annotation that the loop has taken.

@@ -133,6 +133,11 @@ func (o *observer) decide(ctx context.Context) error {
 
 // deleting decides what the deletion of a Release needs: with the policy Orphan nothing.
 func (o *observer) deleting(ctx context.Context) error {
+	if o.in.Running == nil {
+		if _, err := o.otherSync(ctx); err != nil {
+			return err
+		}
+	}
 	o.seen.Action, o.seen.Cause = release.ActDelete, "the Release is being deleted"
 	if o.rel.Spec.DeletionPolicy == v1alpha1.DeletionPrune && slices.Contains(o.rel.Finalizers, v1alpha1.FinalizerPrune) {
 		return nil
@@ -155,7 +160,7 @@ func (o *observer) hasEnded(ctx context.Context) error {
 func (o *observer) watch(ctx context.Context) error {
 	o.seen.Action, o.seen.Cause = release.ActBusy, "a sync runs"
 	running := o.in.Running
-	if o.seen.RunEnded || o.seen.Manual && !o.requested() {
+	if o.seen.RunEnded || o.rel.Spec.Suspend || o.seen.Manual && !o.requested() { // or no sync would follow
 		return nil
 	}
 	if running.Spec != "" && running.Spec != o.seen.Spec {
@@ -269,6 +274,9 @@ func (o *observer) write(ctx context.Context) error {
 	}
 	if o.seen.Action == release.ActNothing || o.seen.Action == release.ActOutOfSync {
 		o.seen.NextAt = o.seen.Cadence.Next(o.seen.UID, o.now(), 0)
+	}
+	if retry := o.in.RetryAt; o.seen.Action == release.ActNothing && !retry.IsZero() && retry.Before(o.seen.NextAt) {
+		o.seen.NextAt = retry // a look in between does not put it off (D22)
 	}
 	if o.seen.Action == release.ActOutOfSync {
 		o.note(ctx, "OutOfSync", o.outOfSync())

@@ -1,12 +1,17 @@
 package activities
 
 import (
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"convoy.dev/convoy/api/v1alpha1"
 	"convoy.dev/convoy/internal/release"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 )
 
 // S29 S30 D33: every end is recorded; lastSuccessful and the history move only when the render was applied.
@@ -58,4 +63,104 @@ func TestRecordSync_S31_leaves_no_wave_at_work(t *testing.T) {
 		require.Equal(t, phase, w.rel.Status.Waves[1].Phase)
 		require.Equal(t, v1alpha1.WavePending, w.rel.Status.Waves[2].Phase)
 	}
+}
+
+// recorded is the end of a sync that the loop has started.
+func (w *world) recorded(reason release.Reason, loop LoopRef) Outcome {
+	w.t.Helper()
+	w.calls = nil
+	in := Outcome{Sync: w.sync(), Reason: string(reason), Message: "so it ended", Loop: &loop, ParentRunID: "the loop's run"}
+	w.succeeds(w.a.RecordSync, in, nil)
+	return in
+}
+
+// D26: every request that a sync served is answered with its end.
+func TestRecordSync_D26_answers_the_requests(t *testing.T) {
+	for reason, result := range map[release.Reason]string{release.Succeeded: "Succeeded", release.Superseded: "Superseded", release.PruneFailed: "Failed"} {
+		w := newWorld(t, cm("a", 0))
+		in := w.recorded(reason, LoopRef{Requests: []string{"r1", "r2"}})
+		want := v1alpha1.HandledRequest{ID: "r2", Result: result, Reason: string(reason), Message: "so it ended", Digest: in.Sync.Digest, RunID: "default-test-run-id"}
+		require.Equal(t, want, w.rel.Status.LastHandledRequests[0], "newest first")
+		require.Equal(t, "r1", w.rel.Status.LastHandledRequests[1].ID)
+		require.EqualValues(t, 2, w.rel.Status.HandledRequestsTotal)
+		require.Equal(t, "status", w.changes("status"), "in the write of the end")
+		w.succeeds(w.a.RecordSync, in, nil)
+		require.EqualValues(t, 2, w.rel.Status.HandledRequestsTotal, "a second attempt answers nothing again")
+	}
+}
+
+// D26 D35: status holds 20 answers; of more each is to be seen, so they come in portions, and the annotation's stays.
+func TestRecordSync_D26_answers_many_requests_in_portions(t *testing.T) {
+	w := newWorld(t, cm("a", 0))
+	w.rel.Annotations = map[string]string{v1alpha1.AnnotationSyncRequested: "r0"}
+	in := w.recorded(release.Succeeded, LoopRef{Requests: numbered("r", 45)})
+	require.Equal(t, "status, status, status", w.changes("status"))
+	require.Len(t, w.rel.Status.LastHandledRequests, 20)
+	require.Equal(t, "r44", w.rel.Status.LastHandledRequests[0].ID)
+	require.True(t, release.Handled(w.rel.Status.LastHandledRequests, "r0"))
+	require.EqualValues(t, 45, w.rel.Status.HandledRequestsTotal)
+	require.Equal(t, v1alpha1.ResultSucceeded, w.rel.Status.LastAttempted.Result)
+
+	w.rel.Status.Fence.Number++
+	w.calls = nil
+	in.Loop.Requests = numbered("s", 45)
+	w.succeeds(w.a.RecordSync, in, nil)
+	require.Empty(t, w.calls, "D35: another sync has begun")
+}
+
+// D10 D35: the message of an answer is cut at a character.
+func TestRecordSync_D35_cuts_the_message_of_an_answer(t *testing.T) {
+	w := newWorld(t, cm("a", 0))
+	message := strings.Repeat("ü", 1000)
+	w.succeeds(w.a.RecordSync, Outcome{Sync: w.sync(), Reason: "DeployFailed", Message: message, Loop: &LoopRef{Requests: []string{"r1"}}}, nil)
+	require.Equal(t, strings.Repeat("ü", 150)+"…", w.rel.Status.LastHandledRequests[0].Message)
+	require.Equal(t, message, w.rel.Status.LastAttempted.Message)
+}
+
+// D22 D33: status says when the loop looks again, and where that is a retry, that it is one.
+func TestRecordSync_D22_says_when_the_retry_is_due(t *testing.T) {
+	for name, c := range map[string]struct {
+		reason      release.Reason
+		unreachable bool
+		failures    int
+		retry       int
+		reconciling string
+	}{
+		"succeeded":             {release.Succeeded, false, 4, 0, "False Succeeded"},
+		"unappliable":           {release.Unappliable, false, 4, 0, "False Unappliable"},
+		"timeout":               {release.WaveTimeout, false, 4, 0, "False WaveTimeout"},
+		"bad render":            {release.RenderFailed, false, 4, 0, "False RenderFailed"},
+		"source out of reach":   {release.RenderFailed, true, 0, 1, "True RenderFailed"},
+		"first failure":         {release.DeployFailed, false, 0, 1, "True DeployFailed"},
+		"fourth failure":        {release.PruneFailed, false, 3, 4, "True PruneFailed"},
+		"hook":                  {release.HookFailed, false, 1, 2, "True HookFailed"},
+		"superseded by another": {release.Superseded, false, 4, 0, "True Superseded"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, cm("a", 0))
+			in := Outcome{Sync: w.sync(), Reason: string(c.reason), Message: "x", Loop: &LoopRef{Failures: c.failures}}
+			in.Sync.Unreachable = c.unreachable
+			w.succeeds(w.a.RecordSync, in, nil)
+			next := release.CadenceOf(w.rel.Spec).Next("u", w.now, c.retry)
+			require.True(t, w.rel.Status.NextReconcileAt.Time.Equal(next.Truncate(time.Second)))
+			require.Equal(t, c.reconciling, w.condition("Reconciling"))
+			doing := meta.FindStatusCondition(w.rel.Status.Conditions, "Reconciling").Message
+			require.Equal(t, c.retry > 0, strings.HasPrefix(doing, fmt.Sprintf("failed %d times in a row; to be synced again at about ", c.retry)), doing)
+		})
+	}
+	w := newWorld(t, cm("a", 0))
+	w.succeeds(w.a.RecordSync, Outcome{Sync: w.sync(), Reason: "DeployFailed"}, nil)
+	require.Nil(t, w.rel.Status.NextReconcileAt, "a sync without a loop has no next one")
+}
+
+// The loop is told of the end once it is recorded; a Release that is gone has none.
+func TestRecordSync_tells_the_loop(t *testing.T) {
+	w := newWorld(t, cm("a", 0))
+	in := w.recorded(release.DeployFailed, LoopRef{})
+	require.Equal(t, []string{"status", "event DeployFailed", "tell release:team-a:shop the loop's run"}, w.calls)
+	w.fail["tell release:team-a:shop the loop's run"] = errors.New("Temporal is out of reach")
+	require.Contains(t, w.fails(w.a.RecordSync, in, Waiting), "Temporal is out of reach")
+	w.rel, w.calls = nil, nil
+	w.succeeds(w.a.RecordSync, in, nil)
+	require.Empty(t, w.calls)
 }

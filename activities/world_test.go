@@ -46,20 +46,30 @@ type world struct {
 	health release.Health
 	// deletion is what deletes are answered, one after the other; without one the object is gone.
 	deletion []release.Deletion
-	// running and closedAt are what Temporal says about every other run.
-	running  bool
-	closedAt time.Time
-	now      time.Time
+	// running and closedAt are what Temporal says about every other run, unless it is out of reach.
+	running   bool
+	closedAt  time.Time
+	runsError error
+	now       time.Time
+	// controlError, sourceError and targetError keep the control cluster, the source and the target cluster out of reach.
+	controlError, sourceError, targetError error
+	// fetched counts the looks at the source; onFetch is asked before each.
+	fetched int
+	onFetch func()
 	// read is asked before each read.
 	read func(release.ObjectRef) error
 	// onApply is asked before each apply.
 	onApply func(name string)
 	calls   []string
-	fail    map[string]error
+	// events are their messages.
+	events []string
+	fail   map[string]error
 
 	mu    sync.Mutex
 	beats int
-	beat  func() error // nil: every beat is confirmed
+	// beaten hears of each beat, where somebody waits for one.
+	beaten *sync.Cond
+	beat   func() error // nil: every beat is confirmed
 }
 
 const (
@@ -81,9 +91,15 @@ func newWorld(t *testing.T, render ...string) *world {
 	w.rel.Spec.Source.Inline = &text
 	w.rel.Status.Fence = &v1alpha1.Fence{Number: 7, WorkflowID: workflowID, RunID: "earlier", Acknowledged: true}
 	w.a = New(Options{
-		Control: w, Targets: w, Source: w, Runs: w, Now: func() time.Time { return w.now }, Log: slog.New(slog.DiscardHandler),
+		Control: w, Targets: w, Source: w, Runs: w, Now: w.clock, Log: slog.New(slog.DiscardHandler),
 	})
 	return w
+}
+
+func (w *world) clock() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now
 }
 
 // cm is the manifest of a ConfigMap, and cmRef its identity.
@@ -209,6 +225,32 @@ func failed(t *testing.T, err error, kind string) string {
 	return failure.Message()
 }
 
+// failedAt is the SyncRef that a failed first step leaves to the record.
+func (w *world) failedAt(name any, in any, kind string) SyncRef {
+	w.t.Helper()
+	var failure *temporal.ApplicationError
+	err := w.perform(workflowID, name, in, nil)
+	failed(w.t, err, kind)
+	require.ErrorAs(w.t, err, &failure)
+	var ref SyncRef
+	require.NoError(w.t, failure.Details(&ref))
+	return ref
+}
+
+// skips moves the clock on, and returns once a heartbeat was confirmed at the new time.
+func (w *world) skips(d time.Duration) func() {
+	return func() {
+		w.mu.Lock()
+		before := w.beats
+		w.now = w.now.Add(d)
+		w.beaten = sync.NewCond(&w.mu)
+		for w.beats < before+2 { // the first may have been sent before
+			w.beaten.Wait()
+		}
+		w.mu.Unlock()
+	}
+}
+
 // changes are the calls that begin with one of these words.
 func (w *world) changes(words ...string) string {
 	var out []string
@@ -231,6 +273,8 @@ func (w *world) call(format string, args ...any) error {
 func (w *world) Release(_ context.Context, namespace, name string) (*v1alpha1.Release, error) {
 	key := types.NamespacedName{Namespace: namespace, Name: name}
 	switch other := w.others[key]; {
+	case w.controlError != nil:
+		return nil, w.controlError
 	case other != nil:
 		return other.DeepCopy(), nil
 	case key.String() != "team-a/shop" || w.rel == nil:
@@ -283,14 +327,15 @@ func (w *world) Disclaim(_ context.Context, from types.NamespacedName, moved map
 	return w.call("disclaim %s %d", from, len(moved))
 }
 
-func (w *world) Event(_ context.Context, _ *v1alpha1.Release, _, _, reason, _ string, _ time.Time) error {
+func (w *world) Event(_ context.Context, _ *v1alpha1.Release, _, _, reason, message string, _ time.Time) error {
+	w.events = append(w.events, message)
 	return w.call("event %s", reason)
 }
 
 // The target cluster.
 
 func (w *world) Connect(context.Context, *v1alpha1.Release, map[schema.GroupKind]string) (Target, error) {
-	return w, nil
+	return w, w.targetError
 }
 
 func (w *world) Identity(context.Context) (string, error) { return clusterUID, nil }
@@ -391,17 +436,24 @@ func (w *world) DeleteJobs(context.Context, string, string, string) error { retu
 // The source, and Temporal.
 
 func (w *world) Fetch(_ context.Context, src v1alpha1.Source) (files []release.File, revision string, err error) {
-	return []release.File{{Name: "inline", Data: []byte(*src.Inline)}}, "r1", nil
+	w.fetched++
+	if w.onFetch != nil {
+		w.onFetch()
+	}
+	return []release.File{{Name: "inline", Data: []byte(*src.Inline)}}, "r1", w.sourceError
 }
 
 func (w *world) Running(context.Context, string, string) (running bool, closedAt time.Time, err error) {
-	return w.running, w.closedAt, nil
+	return w.running, w.closedAt, w.runsError
 }
 
 func (w *world) Beat(context.Context, []byte, any) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.beats++
+	if w.beaten != nil {
+		w.beaten.Broadcast()
+	}
 	if w.beat != nil {
 		return w.beat()
 	}

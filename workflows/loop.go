@@ -62,7 +62,8 @@ type Running struct {
 	Cancelled  bool `json:"cancelled,omitempty"`
 }
 
-// foreign reports whether somebody else started the sync: it is neither superseded nor cancelled by the loop.
+// foreign reports whether somebody else started the sync: the loop does not supersede it, and cancels it only when the
+// Release is being deleted (D23).
 func (r *Running) foreign() bool { return r.Spec == "" }
 
 // child is what the loop runs under the sync's id.
@@ -84,6 +85,8 @@ type loop struct {
 	first bool
 	// woken: something came that is worth a look before the time is due; due: a person asked for a reconcile.
 	woken, due bool
+	// clashUntil is the end of the pause after a sync could not begin: until then requests wait.
+	clashUntil time.Time
 	// refused are the ids whose updates end with an error, and why.
 	refused map[string]string
 	// evict says why waiting updates end with this run; closed, why no request is taken any more.
@@ -115,7 +118,7 @@ func (l *loop) id() string { return l.in.Namespace + "/" + l.in.Name }
 
 // awake reports whether there is anything to look at now.
 func (l *loop) awake(ctx workflow.Context) bool {
-	requested := l.mem.Waiting != nil && l.mem.Running == nil && !l.mem.Suspended
+	requested := l.mem.Waiting != nil && l.mem.Running == nil && !l.mem.Suspended && !workflow.Now(ctx).Before(l.clashUntil)
 	return l.first || l.woken || l.due || requested || !workflow.Now(ctx).Before(l.mem.NextDue)
 }
 
@@ -158,6 +161,9 @@ func (l *loop) question(ctx workflow.Context) activities.ObserveInput {
 		Due: l.due || l.first || !workflow.Now(ctx).Before(l.mem.NextDue), Whole: l.mem.Whole,
 		Retry: l.mem.Retry != nil, RetryOf: l.mem.RetryOf, SyncedSpec: l.mem.SyncedSpec, AnnotationID: l.mem.AnnotationID,
 		Answers: l.mem.Unwritten,
+	}
+	if l.mem.Failures > 0 && !in.Due {
+		in.RetryAt = l.mem.NextDue
 	}
 	if l.mem.Waiting != nil {
 		in.Requests = l.mem.Waiting.IDs

@@ -122,7 +122,8 @@ func (l *loop) notBegun(ctx workflow.Context, running *Running) {
 		l.mem.Waiting = running.Request.Join(deref(l.mem.Waiting))
 	}
 	l.mem.SyncedSpec = ""
-	l.mem.NextDue = workflow.Now(ctx).Add(pauseAfterClash)
+	l.clashUntil = workflow.Now(ctx).Add(pauseAfterClash)
+	l.mem.NextDue = l.clashUntil
 }
 
 // answer answers the requests of a sync (D26).

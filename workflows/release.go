@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"convoy.dev/convoy/activities"
+	"convoy.dev/convoy/api/v1alpha1"
 	"convoy.dev/convoy/internal/release"
 
 	"go.temporal.io/sdk/workflow"
@@ -95,6 +96,9 @@ func (l *loop) start(ctx workflow.Context, seen activities.Observation, kind chi
 
 // remove starts the deletion of a Release's objects, once the sync that may run has stopped between two objects (D23).
 func (l *loop) remove(ctx workflow.Context, seen activities.Observation) error {
+	if l.mem.Running == nil && seen.OtherRun != "" {
+		l.mem.Running = &Running{RunID: seen.OtherRun, StartedAt: workflow.Now(ctx)}
+	}
 	switch {
 	case l.mem.Running == nil:
 		return l.start(ctx, seen, deletion)
@@ -137,10 +141,10 @@ func (l *loop) settle(ctx workflow.Context, seen activities.Observation) {
 		l.refuseUpdates("Release " + l.id() + " is suspended: lift spec.suspend first (convoy resume " + l.id() + ")")
 		return
 	}
-	l.mem.Failures, l.mem.Whole = 0, false
-	if seen.Action == release.ActNothing && seen.Last != nil && seen.Last.Result != "Succeeded" {
-		l.mem.Failures = 1
+	if l.mem.Failures > 0 && seen.Action == release.ActNothing && seen.Last != nil && seen.Last.Result != string(v1alpha1.ResultSucceeded) {
+		return // the retry is still to come
 	}
+	l.mem.Failures = 0
 	if seen.Manual {
 		l.mem.Retry = nil
 	}

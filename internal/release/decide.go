@@ -185,8 +185,12 @@ func decideManual(f Facts, look Look) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	if f.Retry && f.Due && d.RenderError == nil && (d.Digest == f.RetryOf || f.RetryOf == "") && !f.changed() {
-		return Decision{Action: ActSync, Cause: "the requested sync ended as " + f.Status.LastAttempted.Reason, Digest: d.Digest}, nil
+	if f.Retry && f.sameRender(d) && !f.changed() {
+		retry := Decision{Action: ActNothing, Cause: "the requested sync ended as " + f.Status.LastAttempted.Reason, Digest: d.Digest}
+		if f.Due {
+			retry.Action = ActSync
+		}
+		return retry, nil
 	}
 	if f.changed() {
 		d.Action, d.Cause = ActSync, "the Release was changed"
@@ -195,6 +199,15 @@ func decideManual(f Facts, look Look) (Decision, error) {
 		d.Action = ActOutOfSync
 	}
 	return d, nil
+}
+
+// sameRender reports whether the source has not brought another render since the sync failed that is to be tried again.
+// One that is out of reach has brought none: the retry reports it, and is tried again (D1).
+func (f Facts) sameRender(d Decision) bool {
+	if d.RenderError != nil {
+		return !errors.As(d.RenderError, new(*Problem))
+	}
+	return f.RetryOf == "" || d.Digest == f.RetryOf
 }
 
 // DescribeDrift names the first objects that drifted.
