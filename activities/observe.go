@@ -212,8 +212,8 @@ func (o *observer) look(ctx context.Context) release.Look {
 	return release.Look{
 		Render: func() (string, error) { return o.digest(ctx) },
 		Pending: func() (bool, error) {
-			inv, err := inventory()
-			return err == nil && len(inv.Spec.Pending) > 0, err
+			inv, err := inventory() // one that somebody deleted is made anew by a sync
+			return err == nil && (len(inv.Spec.Pending) > 0 || inv.ResourceVersion == ""), err
 		},
 		Drift: func() ([]release.Drifted, error) {
 			inv, err := inventory()

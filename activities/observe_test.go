@@ -131,13 +131,17 @@ func TestObserve_D30_drift(t *testing.T) {
 	}
 }
 
-// An empty inventory asks the cluster nothing.
+// An empty inventory asks the cluster nothing; one that somebody deleted is made anew by a sync.
 func TestObserve_D30_an_empty_inventory_is_not_compared(t *testing.T) {
 	w := syncedWorld(t)
-	w.inv = nil
+	w.lists("", "")
 	seen, _ := w.observes(w.glance())
 	require.Equal(t, release.ActNothing, seen.Action)
 	require.Empty(t, w.changes("facts"))
+
+	w.inv = nil
+	seen, _ = w.observes(w.glance())
+	require.Equal(t, release.ActSync, seen.Action)
 }
 
 // A Release that is gone, or was made anew while a sync of the old one runs, ends the loop.
