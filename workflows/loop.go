@@ -50,9 +50,10 @@ type Memory struct {
 // Running is a sync that the loop waits for.
 type Running struct {
 	RunID string `json:"runID"`
-	// Spec and Digest are what it was started for.
-	Spec   string `json:"spec,omitempty"`
-	Digest string `json:"digest,omitempty"`
+	// Generation, Spec and Digest are what it was started for.
+	Generation int64  `json:"generation,omitempty"`
+	Spec       string `json:"spec,omitempty"`
+	Digest     string `json:"digest,omitempty"`
 	// Request that it serves, nil for one that nobody asked for, and for one that the loop did not start.
 	Request   *release.Request `json:"request,omitempty"`
 	StartedAt time.Time        `json:"startedAt,omitzero"`

@@ -104,6 +104,9 @@ func (l *loop) ended(ctx workflow.Context, out outcome) {
 	if running.Deletion && out.reason == string(release.Succeeded) {
 		l.due = true
 	}
+	if running.Generation != 0 && running.Generation != l.mem.Generation { // a change that waited, such as a suspension
+		l.woken = true
+	}
 	l.mem.Failures = failures
 	l.mem.NextDue = l.mem.Cadence.Next(l.mem.UID, workflow.Now(ctx), failures)
 }

@@ -88,7 +88,7 @@ func (l *loop) start(ctx workflow.Context, seen activities.Observation, kind chi
 	}
 	l.child = future
 	l.mem.Running = &Running{
-		RunID: run.RunID, Spec: seen.Spec, Digest: seen.Digest, Request: request, Deletion: kind == deletion, StartedAt: workflow.Now(ctx),
+		RunID: run.RunID, Generation: seen.Generation, Spec: seen.Spec, Digest: seen.Digest, Request: request, Deletion: kind == deletion, StartedAt: workflow.Now(ctx),
 	}
 	l.mem.NextDue = seen.Cadence.Next(seen.UID, workflow.Now(ctx), 0)
 	return nil

@@ -71,6 +71,30 @@ func TestReleaseWorkflow_D30_what_wakes_the_loop(t *testing.T) {
 	}
 }
 
+// D23, D30: a change that was seen while a sync ran, and superseded nothing, such as a suspension, is looked at when that
+// sync has ended.
+func TestReleaseWorkflow_D23_a_change_during_a_sync_is_looked_at_after_it(t *testing.T) {
+	for name, generation := range map[string]int64{"changed": 2, "unchanged": 1} {
+		t.Run(name, func(t *testing.T) {
+			l := newLife(t)
+			l.cadence.Interval, l.until = time.Hour, 30*time.Minute
+			l.sees = func(_ activities.ObserveInput, seen *activities.Observation) {
+				if l.passed() > 0 {
+					seen.Generation = generation
+				}
+			}
+			l.at(500*time.Millisecond, func() { l.SignalWorkflow(SignalChanged, Changed{UID: "u", Generation: generation}) })
+			l.lives()
+			require.Equal(t, 2*int(generation-1), l.looked(400*time.Millisecond, 2*time.Second))
+			if generation == 2 {
+				require.NotNil(t, l.looks[1].in.Running)
+				require.Nil(t, l.looks[2].in.Running)
+				require.False(t, l.looks[2].in.Due)
+			}
+		})
+	}
+}
+
 // D22: DeployFailed, PruneFailed, HookFailed and an unreachable source are retried with backoff, as new syncs that know
 // how many failed before.
 func TestReleaseWorkflow_D22_retries_with_backoff(t *testing.T) {
