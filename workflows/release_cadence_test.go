@@ -7,6 +7,7 @@ import (
 	"convoy.dev/convoy/activities"
 	"convoy.dev/convoy/internal/release"
 
+	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
@@ -199,7 +200,12 @@ func TestReleaseWorkflow_D16_what_did_not_begin_puts_its_request_back(t *testing
 				if n < 4 {
 					return fail(ctx, n, in)
 				}
-				return takes(time.Second)(ctx, n, in)
+				return SyncResult{}, nil
+			}
+			if name == "not started" {
+				l.OnWorkflow("SyncWorkflow", mock.Anything, mock.Anything).Return(func(ctx workflow.Context, in SyncInput) (SyncResult, error) {
+					return l.sync(ctx, in, false)
+				})
 			}
 			l.asks(time.Minute, SyncRequest{ID: "a", Force: true})
 			l.asks(time.Minute+500*time.Millisecond, SyncRequest{ID: "b"})

@@ -68,15 +68,14 @@ func newLife(t *testing.T) *life {
 	l.began = l.Now()
 	w := &Workflows{HeartbeatTimeout: 10 * time.Second}
 	l.RegisterWorkflowWithOptions(w.ReleaseWorkflow, workflow.RegisterOptions{Name: "ReleaseWorkflow"})
-	l.RegisterWorkflowWithOptions(w.SyncWorkflow, workflow.RegisterOptions{Name: "SyncWorkflow"})
-	l.RegisterWorkflowWithOptions(w.DeleteWorkflow, workflow.RegisterOptions{Name: "DeleteWorkflow"})
+	// No mocks of the environment: of those a parent hears that they have started when they have ended.
+	for name, deletion := range map[string]bool{"SyncWorkflow": false, "DeleteWorkflow": true} {
+		l.RegisterWorkflowWithOptions(func(ctx workflow.Context, in SyncInput) (SyncResult, error) {
+			return l.sync(ctx, in, deletion)
+		}, workflow.RegisterOptions{Name: name})
+	}
 	l.RegisterActivity(&activities.Activities{})
 	l.OnActivity(act.Observe, mock.Anything, mock.Anything).Return(l.observe)
-	play := func(deletion bool) func(workflow.Context, SyncInput) (SyncResult, error) {
-		return func(ctx workflow.Context, in SyncInput) (SyncResult, error) { return l.sync(ctx, in, deletion) }
-	}
-	l.OnWorkflow("SyncWorkflow", mock.Anything, mock.Anything).Return(play(false))
-	l.OnWorkflow("DeleteWorkflow", mock.Anything, mock.Anything).Return(play(true))
 	return l
 }
 
@@ -243,7 +242,8 @@ func thereafter(first, others func(workflow.Context, int, SyncInput) (SyncResult
 	}
 }
 
-// tick is the interval of a Release with the uid u, spread.
+// oneSync is how long a sync takes that a test says nothing about.
 const oneSync = time.Second
 
+// tick is a duration as the Release with the uid u spreads it.
 func tick(d time.Duration) time.Duration { return release.Spread("u", d) }
