@@ -156,6 +156,7 @@ func (l *loop) mayRequest(request SyncRequest) error {
 // syncUpdate puts a request to the others, and waits for its answer.
 func (l *loop) syncUpdate(ctx workflow.Context, request SyncRequest) (SyncAnswer, error) {
 	id := l.ask(ctx, "update", request)
+	delete(l.refused, id) // an earlier update, which was refused for what is over now
 	l.inbox.updates = append(l.inbox.updates, id)
 	l.inbox.poke.SendAsync(true)
 	err := workflow.Await(ctx, func() bool {
