@@ -159,7 +159,9 @@ func (l *loop) syncUpdate(ctx workflow.Context, request SyncRequest) (SyncAnswer
 	delete(l.refused, id) // an earlier update, which was refused for what is over now
 	l.inbox.updates = append(l.inbox.updates, id)
 	l.inbox.poke.SendAsync(true)
-	err := workflow.Await(ctx, func() bool {
+	waiting, stop := workflow.NewDisconnectedContext(ctx) // a cancelled loop says why it ends: see leave
+	defer stop()
+	err := workflow.Await(waiting, func() bool {
 		return release.Handled(l.mem.Recent, id) || l.refused[id] != "" || l.evict != "" || l.closed != ""
 	})
 	l.inbox.updates = slices.DeleteFunc(l.inbox.updates, func(other string) bool { return other == id })
