@@ -186,7 +186,9 @@ func (l *loop) take(in activities.ObserveInput, seen activities.Observation) {
 	l.mem.Unwritten = nil
 	l.mem.UID, l.mem.Generation, l.mem.Cadence, l.mem.Cluster = seen.UID, seen.Generation, seen.Cadence, seen.Cluster
 	l.mem.Suspended = seen.Action == release.ActSuspended
-	l.remember(seen.Handled)
+	for _, handled := range slices.Backward(seen.Handled) { // status has the newest first
+		l.remember([]v1alpha1.HandledRequest{handled})
+	}
 	l.forgetAnswered()
 	if seen.Request != nil && !l.knows(seen.Request.IDs[0]) {
 		l.mem.Waiting = l.mem.Waiting.Join(*seen.Request)
