@@ -96,6 +96,7 @@ func (l *loop) start(ctx workflow.Context, seen activities.Observation, kind chi
 
 // remove starts the deletion of a Release's objects, once the sync that may run has stopped between two objects (D23).
 func (l *loop) remove(ctx workflow.Context, seen activities.Observation) error {
+	l.refuseUpdates(l.isDeleted())
 	if l.mem.Running == nil && seen.OtherRun != "" {
 		l.mem.Running = &Running{RunID: seen.OtherRun, StartedAt: workflow.Now(ctx)}
 	}
