@@ -273,3 +273,21 @@ func TestReleaseWorkflow_no_end_of_a_sync_ends_the_loop(t *testing.T) {
 		})
 	}
 }
+
+// A look that fails for good, which none should, is made again; so is one that Temporal tries again by itself.
+func TestReleaseWorkflow_a_look_that_fails_ends_nothing(t *testing.T) {
+	l := newLife(t)
+	l.until = 8 * time.Minute
+	l.noLook = map[int]error{
+		1: temporal.NewNonRetryableApplicationError("?", "SomethingNew", nil),
+		2: temporal.NewApplicationError("no route", activities.Waiting),
+		4: temporal.NewNonRetryableApplicationError("?", "SomethingNew", nil),
+	}
+	l.at(2*time.Minute, func() { l.SignalWorkflow(SignalReconcile, nil) })
+	l.asks(2*time.Minute, SyncRequest{ID: "a"})
+	l.lives()
+	require.Equal(t, "21s 2m20s", l.started())
+	require.Equal(t, " | a", l.requested())
+	require.True(t, l.looks[2].in.First)
+	require.True(t, l.looks[4].in.Due, "the reconcile is not forgotten")
+}

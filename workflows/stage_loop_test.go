@@ -40,8 +40,10 @@ type life struct {
 	digest  string
 	// syncing plays a sync; without it one succeeds after a second.
 	syncing func(ctx workflow.Context, n int, in SyncInput) (SyncResult, error)
-	last    *activities.Ended
-	status  []v1alpha1.HandledRequest
+	// noLook fails the looks, each by its number from 1.
+	noLook map[int]error
+	last   *activities.Ended
+	status []v1alpha1.HandledRequest
 }
 
 // look is one look at the Release, and started one sync or deletion.
@@ -84,6 +86,9 @@ func (l *life) passed() time.Duration { return l.Now().Sub(l.began) }
 
 func (l *life) observe(_ context.Context, in activities.ObserveInput) (activities.Observation, error) {
 	l.looks = append(l.looks, look{l.passed(), in})
+	if err := l.noLook[len(l.looks)]; err != nil {
+		return activities.Observation{}, err
+	}
 	seen := activities.Observation{Action: release.ActNothing, UID: "u", Generation: 1, Spec: l.spec, Digest: l.digest, Cadence: l.cadence, Last: l.last}
 	for _, a := range in.Answers {
 		l.status = append(l.status, a)
