@@ -147,6 +147,8 @@ func (l *loop) mayRequest(request SyncRequest) error {
 		return temporal.NewApplicationError(l.evict, activities.Refused)
 	case l.mem.Suspended:
 		return temporal.NewApplicationError("Release "+l.id()+" is suspended: lift spec.suspend first (convoy resume "+l.id()+")", activities.Refused)
+	case l.mem.Deleting:
+		return temporal.NewApplicationError(l.isDeleted(), activities.Refused)
 	case len(request.ID) > maxID:
 		return temporal.NewApplicationError(fmt.Sprintf("the id has %d bytes, and at most %d are allowed", len(request.ID), maxID), activities.Refused)
 	}
@@ -156,9 +158,12 @@ func (l *loop) mayRequest(request SyncRequest) error {
 // syncUpdate puts a request to the others, and waits for its answer.
 func (l *loop) syncUpdate(ctx workflow.Context, request SyncRequest) (SyncAnswer, error) {
 	id := l.ask(ctx, "update", request)
+	delete(l.refused, id) // an earlier update, which was refused for what is over now
 	l.inbox.updates = append(l.inbox.updates, id)
 	l.inbox.poke.SendAsync(true)
-	err := workflow.Await(ctx, func() bool {
+	waiting, stop := workflow.NewDisconnectedContext(ctx) // a cancelled loop says why it ends: see leave
+	defer stop()
+	err := workflow.Await(waiting, func() bool {
 		return release.Handled(l.mem.Recent, id) || l.refused[id] != "" || l.evict != "" || l.closed != ""
 	})
 	l.inbox.updates = slices.DeleteFunc(l.inbox.updates, func(other string) bool { return other == id })
@@ -177,9 +182,16 @@ func (l *loop) syncUpdate(ctx workflow.Context, request SyncRequest) (SyncAnswer
 	return SyncAnswer{}, nil
 }
 
-// refuseUpdates ends the updates that wait. Requests that came as a signal are kept.
+func (l *loop) isDeleted() string {
+	return "Release " + l.id() + " is being deleted: no sync of it begins any more"
+}
+
+// refuseUpdates ends the updates whose sync has not begun. Requests that came as a signal are kept.
 func (l *loop) refuseUpdates(why string) {
 	for _, id := range l.inbox.updates {
+		if serving := l.serving(); serving != nil && slices.Contains(serving.IDs, id) {
+			continue
+		}
 		l.refused[id] = why
 		if l.mem.Waiting == nil {
 			continue

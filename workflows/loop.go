@@ -41,6 +41,8 @@ type Memory struct {
 	AnnotationID string `json:"annotationID,omitempty"`
 	Suspended    bool   `json:"suspended,omitempty"`
 	Cluster      string `json:"cluster,omitempty"`
+	// Deleting: the Release is being deleted, so no request is served any more.
+	Deleting bool `json:"deleting,omitempty"`
 	// Cadence of the Release when it was last looked at.
 	Cadence release.Cadence `json:"cadence,omitzero"`
 	// Signals counts the requests that came without an id, to give them one.
@@ -119,7 +121,8 @@ func (l *loop) id() string { return l.in.Namespace + "/" + l.in.Name }
 
 // awake reports whether there is anything to look at now.
 func (l *loop) awake(ctx workflow.Context) bool {
-	requested := l.mem.Waiting != nil && l.mem.Running == nil && !l.mem.Suspended && !workflow.Now(ctx).Before(l.clashUntil)
+	servable := l.mem.Running == nil && !l.mem.Suspended && !l.mem.Deleting && !workflow.Now(ctx).Before(l.clashUntil)
+	requested := l.mem.Waiting != nil && servable
 	return l.first || l.woken || l.due || requested || !workflow.Now(ctx).Before(l.mem.NextDue)
 }
 
@@ -186,8 +189,10 @@ func (l *loop) take(in activities.ObserveInput, seen activities.Observation) {
 	}
 	l.mem.Unwritten = nil
 	l.mem.UID, l.mem.Generation, l.mem.Cadence, l.mem.Cluster = seen.UID, seen.Generation, seen.Cadence, seen.Cluster
-	l.mem.Suspended = seen.Action == release.ActSuspended
-	l.remember(seen.Handled)
+	l.mem.Suspended, l.mem.Deleting = seen.Action == release.ActSuspended, seen.Action == release.ActDelete
+	for _, handled := range slices.Backward(seen.Handled) { // status has the newest first
+		l.remember([]v1alpha1.HandledRequest{handled})
+	}
 	l.forgetAnswered()
 	if seen.Request != nil && !l.knows(seen.Request.IDs[0]) {
 		l.mem.Waiting = l.mem.Waiting.Join(*seen.Request)

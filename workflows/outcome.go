@@ -92,8 +92,11 @@ func (l *loop) ended(ctx workflow.Context, out outcome) {
 	switch {
 	case running.Superseded, running.Cancelled, out.reason == lost:
 		l.due = true
-		if out.reason == lost {
+		switch out.reason {
+		case lost:
 			l.keepRetry(running, out)
+		case string(release.Succeeded): // before it heard
+			l.mem.Retry = nil
 		}
 	case release.Retries(release.Reason(out.reason), out.unreachable):
 		failures = l.mem.Failures + 1

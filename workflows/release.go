@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -43,7 +44,10 @@ func (w *Workflows) ReleaseWorkflow(ctx workflow.Context, in ReleaseInput) error
 			continue
 		}
 		seen, err := l.observe(ctx)
-		if err != nil {
+		switch {
+		case errors.Is(err, errNoLook):
+			continue
+		case err != nil:
 			return l.leave(ctx, err)
 		}
 		switch seen.Action {
@@ -71,10 +75,24 @@ func (l *loop) observe(ctx workflow.Context) (activities.Observation, error) {
 	l.doing = "looking at the Release"
 	seen, err := call(ctx, l.observeOption(in), act.Observe, in)
 	if err != nil {
-		return seen, err
+		return seen, l.noLook(ctx, err)
 	}
 	l.take(in, seen)
 	return seen, nil
+}
+
+// errNoLook says that a look failed for good, and is to be made again.
+var errNoLook = errors.New("the look failed")
+
+// noLook pauses after a look that failed for good. None should: only a worker of another version or a hand in Temporal
+// makes it so, and the loop outlives both.
+func (l *loop) noLook(ctx workflow.Context, err error) error {
+	l.woken, l.doing = true, "a look failed and is made again: "+messageOf(err)
+	err = workflow.NewTimerWithOptions(ctx, lookAgain, workflow.TimerOptions{Summary: "a look failed: looking again"}).Get(ctx, nil)
+	if err == nil {
+		return errNoLook
+	}
+	return err
 }
 
 // start starts a sync, or the deletion, as a child under the one id that excludes all others (D16). The loop does not
@@ -96,6 +114,7 @@ func (l *loop) start(ctx workflow.Context, seen activities.Observation, kind chi
 
 // remove starts the deletion of a Release's objects, once the sync that may run has stopped between two objects (D23).
 func (l *loop) remove(ctx workflow.Context, seen activities.Observation) error {
+	l.refuseUpdates(l.isDeleted())
 	if l.mem.Running == nil && seen.OtherRun != "" {
 		l.mem.Running = &Running{RunID: seen.OtherRun, StartedAt: workflow.Now(ctx)}
 	}

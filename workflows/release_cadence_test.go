@@ -7,6 +7,7 @@ import (
 	"convoy.dev/convoy/activities"
 	"convoy.dev/convoy/internal/release"
 
+	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
@@ -223,7 +224,12 @@ func TestReleaseWorkflow_D16_what_did_not_begin_puts_its_request_back(t *testing
 				if n < 4 {
 					return fail(ctx, n, in)
 				}
-				return takes(time.Second)(ctx, n, in)
+				return SyncResult{}, nil
+			}
+			if name == "not started" {
+				l.OnWorkflow("SyncWorkflow", mock.Anything, mock.Anything).Return(func(ctx workflow.Context, in SyncInput) (SyncResult, error) {
+					return l.sync(ctx, in, false)
+				})
 			}
 			l.asks(time.Minute, SyncRequest{ID: "a", Force: true})
 			l.asks(time.Minute+500*time.Millisecond, SyncRequest{ID: "b"})
@@ -290,4 +296,22 @@ func TestReleaseWorkflow_no_end_of_a_sync_ends_the_loop(t *testing.T) {
 			require.Len(t, l.syncs, 2)
 		})
 	}
+}
+
+// A look that fails for good, which none should, is made again; so is one that Temporal tries again by itself.
+func TestReleaseWorkflow_a_look_that_fails_ends_nothing(t *testing.T) {
+	l := newLife(t)
+	l.until = 8 * time.Minute
+	l.noLook = map[int]error{
+		1: temporal.NewNonRetryableApplicationError("?", "SomethingNew", nil),
+		2: temporal.NewApplicationError("no route", activities.Waiting),
+		4: temporal.NewNonRetryableApplicationError("?", "SomethingNew", nil),
+	}
+	l.at(2*time.Minute, func() { l.SignalWorkflow(SignalReconcile, nil) })
+	l.asks(2*time.Minute, SyncRequest{ID: "a"})
+	l.lives()
+	require.Equal(t, "21s 2m20s", l.started())
+	require.Equal(t, " | a", l.requested())
+	require.True(t, l.looks[2].in.First)
+	require.True(t, l.looks[4].in.Due, "the reconcile is not forgotten")
 }

@@ -40,8 +40,10 @@ type life struct {
 	digest  string
 	// syncing plays a sync; without it one succeeds after a second.
 	syncing func(ctx workflow.Context, n int, in SyncInput) (SyncResult, error)
-	last    *activities.Ended
-	status  []v1alpha1.HandledRequest
+	// noLook fails the looks, each by its number from 1.
+	noLook map[int]error
+	last   *activities.Ended
+	status []v1alpha1.HandledRequest
 }
 
 // look is one look at the Release, and started one sync or deletion.
@@ -68,15 +70,14 @@ func newLife(t *testing.T) *life {
 	l.began = l.Now()
 	w := &Workflows{HeartbeatTimeout: 10 * time.Second}
 	l.RegisterWorkflowWithOptions(w.ReleaseWorkflow, workflow.RegisterOptions{Name: "ReleaseWorkflow"})
-	l.RegisterWorkflowWithOptions(w.SyncWorkflow, workflow.RegisterOptions{Name: "SyncWorkflow"})
-	l.RegisterWorkflowWithOptions(w.DeleteWorkflow, workflow.RegisterOptions{Name: "DeleteWorkflow"})
+	// No mocks of the environment: of those a parent hears that they have started when they have ended.
+	for name, deletion := range map[string]bool{"SyncWorkflow": false, "DeleteWorkflow": true} {
+		l.RegisterWorkflowWithOptions(func(ctx workflow.Context, in SyncInput) (SyncResult, error) {
+			return l.sync(ctx, in, deletion)
+		}, workflow.RegisterOptions{Name: name})
+	}
 	l.RegisterActivity(&activities.Activities{})
 	l.OnActivity(act.Observe, mock.Anything, mock.Anything).Return(l.observe)
-	play := func(deletion bool) func(workflow.Context, SyncInput) (SyncResult, error) {
-		return func(ctx workflow.Context, in SyncInput) (SyncResult, error) { return l.sync(ctx, in, deletion) }
-	}
-	l.OnWorkflow("SyncWorkflow", mock.Anything, mock.Anything).Return(play(false))
-	l.OnWorkflow("DeleteWorkflow", mock.Anything, mock.Anything).Return(play(true))
 	return l
 }
 
@@ -85,6 +86,9 @@ func (l *life) passed() time.Duration { return l.Now().Sub(l.began) }
 
 func (l *life) observe(_ context.Context, in activities.ObserveInput) (activities.Observation, error) {
 	l.looks = append(l.looks, look{l.passed(), in})
+	if err := l.noLook[len(l.looks)]; err != nil {
+		return activities.Observation{}, err
+	}
 	seen := activities.Observation{Action: release.ActNothing, UID: "u", Generation: 1, Spec: l.spec, Digest: l.digest, Cadence: l.cadence, Last: l.last}
 	for _, a := range in.Answers {
 		l.status = append(l.status, a)
@@ -243,7 +247,8 @@ func thereafter(first, others func(workflow.Context, int, SyncInput) (SyncResult
 	}
 }
 
-// tick is the interval of a Release with the uid u, spread.
+// oneSync is how long a sync takes that a test says nothing about.
 const oneSync = time.Second
 
+// tick is a duration as the Release with the uid u spreads it.
 func tick(d time.Duration) time.Duration { return release.Spread("u", d) }

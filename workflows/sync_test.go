@@ -32,7 +32,11 @@ type stage struct {
 	fail map[string]error
 	// unhealthy is how often AwaitWave looks in vain, once a day; negative: always.
 	unhealthy int
-	recorded  *activities.Outcome
+	// again is the pause after a look in vain, a day unless a test says otherwise, and on what happens at a call.
+	again    time.Duration
+	on       map[string]func()
+	prepared activities.PrepareInput
+	recorded *activities.Outcome
 	// wave is what ApplyWave answers, left and held what WriteInventory does, and recheck what that was asked for.
 	wave    activities.ApplyWaveResult
 	left    activities.Named
@@ -55,11 +59,12 @@ func newStage(t *testing.T, prepared activities.Prepared) *stage {
 	t.Helper()
 	suite := testsuite.WorkflowTestSuite{}
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
-	s := &stage{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), t: t, fail: map[string]error{}, wave: activities.ApplyWaveResult{Applied: 1, Changed: 1}}
+	s := &stage{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), t: t, fail: map[string]error{}, on: map[string]func(){}, again: 24 * time.Hour, wave: activities.ApplyWaveResult{Applied: 1, Changed: 1}}
 	s.left = activities.Named{Objects: []string{"ConfigMap old"}, Total: 1}
 	s.RegisterWorkflowWithOptions((&Workflows{HeartbeatTimeout: 10 * time.Second}).SyncWorkflow, workflow.RegisterOptions{Name: "SyncWorkflow"})
 	s.RegisterActivity(&activities.Activities{})
-	s.OnActivity(act.PrepareSync, mock.Anything, mock.Anything).Return(func(context.Context, activities.PrepareInput) (activities.Prepared, error) {
+	s.OnActivity(act.PrepareSync, mock.Anything, mock.Anything).Return(func(_ context.Context, in activities.PrepareInput) (activities.Prepared, error) {
+		s.prepared = in
 		return prepared, s.play("prepare")
 	})
 	s.OnActivity(act.DryRun, mock.Anything, mock.Anything).Return(func(context.Context, activities.SyncRef) (activities.DryRunResult, error) {
@@ -73,7 +78,7 @@ func newStage(t *testing.T, prepared activities.Prepared) *stage {
 	})
 	s.OnActivity(act.AwaitWave, mock.Anything, mock.Anything).Return(func(ctx context.Context, in activities.WaveInput) error {
 		if s.unhealthy < 0 || int(activity.GetInfo(ctx).Attempt) <= s.unhealthy {
-			return temporal.NewApplicationErrorWithOptions("not healthy", activities.Waiting, temporal.ApplicationErrorOptions{NextRetryDelay: 24 * time.Hour})
+			return temporal.NewApplicationErrorWithOptions("not healthy", activities.Waiting, temporal.ApplicationErrorOptions{NextRetryDelay: s.again})
 		}
 		return s.play(fmt.Sprintf("wave %d healthy", in.Wave))
 	})
@@ -99,14 +104,22 @@ func newStage(t *testing.T, prepared activities.Prepared) *stage {
 
 func (s *stage) play(call string) error {
 	s.calls = append(s.calls, call)
+	if on := s.on[call]; on != nil {
+		on()
+	}
 	return s.fail[call]
 }
 
 // run plays a sync and returns the reason of its end.
 func (s *stage) run(in SyncInput) string {
 	s.t.Helper()
+	return s.plays("SyncWorkflow", in)
+}
+
+func (s *stage) plays(workflowType string, in SyncInput) string {
+	s.t.Helper()
 	in.Namespace, in.Name = "team-a", "shop"
-	s.ExecuteWorkflow("SyncWorkflow", in)
+	s.ExecuteWorkflow(workflowType, in)
 	require.True(s.t, s.IsWorkflowCompleted())
 	err := s.GetWorkflowError()
 	var failure *temporal.ApplicationError
