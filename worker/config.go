@@ -31,6 +31,7 @@ type config struct {
 	loopHistoryEvents int
 	perCluster        int
 	watch             bool
+	watchNamespace    string
 	stopTimeout       time.Duration
 	logLevel          slog.Level
 }
@@ -53,6 +54,7 @@ func readConfig(args []string, env func(string) string) (config, error) {
 	flags.BoolVar(&cfg.allowLocalURLs, "allow-local-urls", false, "let url sources lead to loopback, link-local and metadata addresses")
 	flags.DurationVar(&cfg.heartbeatTimeout, "heartbeat-timeout", 12*time.Second, "how long a worker may be silent before its step goes to another one")
 	flags.BoolVar(&cfg.watch, "watch", true, "watch the Releases, and start and wake their loops; several workers may")
+	flags.StringVar(&cfg.watchNamespace, "watch-namespace", "", "Kubernetes namespace whose Releases are watched; default: all")
 	flags.IntVar(&cfg.perCluster, "max-activities-per-cluster", 25, "how many activities may work on one target cluster at a time, so that a dead one leaves slots for the others")
 	flags.IntVar(&cfg.loopHistoryEvents, "loop-history-events", 2000, "length of its history, in events, at which the loop of a Release continues as new")
 	flags.StringVar(&cfg.listenAddress, "listen-address", ":8080", "address of /healthz and /readyz; empty: none")

@@ -2,18 +2,15 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
 	"convoy.dev/convoy/api/v1alpha1"
+	"convoy.dev/convoy/internal/loops"
 	"convoy.dev/convoy/internal/release"
 	"convoy.dev/convoy/workflows"
 
-	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/sdk/client"
 	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -29,7 +26,7 @@ import (
 //
 // It keeps of each Release what it needs to tell news from what is known, and nothing of its spec.
 type watch struct {
-	loops loops
+	loops loops.Loops
 	log   *slog.Logger
 	cache cache.Cache
 	queue workqueue.TypedRateLimitingInterface[types.NamespacedName]
@@ -46,13 +43,17 @@ const (
 	wakers         = 8
 )
 
-func newWatch(cfg *rest.Config, loops loops, log *slog.Logger) (*watch, error) {
+func newWatch(cfg *rest.Config, namespace string, l loops.Loops, log *slog.Logger) (*watch, error) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
 	period := sweepEvery
-	c, err := cache.New(cfg, cache.Options{Scheme: scheme, SyncPeriod: &period, DefaultTransform: sketch})
+	options := cache.Options{Scheme: scheme, SyncPeriod: &period, DefaultTransform: sketch}
+	if namespace != "" {
+		options.DefaultNamespaces = map[string]cache.Config{namespace: {}}
+	}
+	c, err := cache.New(cfg, options)
 	if err != nil {
 		return nil, fmt.Errorf("watch the Releases: %w", err)
 	}
@@ -60,7 +61,7 @@ func newWatch(cfg *rest.Config, loops loops, log *slog.Logger) (*watch, error) {
 		workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](200*time.Millisecond, time.Minute),
 		&workqueue.TypedBucketRateLimiter[types.NamespacedName]{Limiter: rate.NewLimiter(wakesPerSecond, wakesPerSecond)},
 	)
-	return &watch{loops: loops, log: log, cache: c, queue: workqueue.NewTypedRateLimitingQueue(limiter)}, nil
+	return &watch{loops: l, log: log, cache: c, queue: workqueue.NewTypedRateLimitingQueue(limiter)}, nil
 }
 
 // sketch drops what the watch does not need: a Release may hold a megabyte of manifests.
@@ -86,10 +87,10 @@ func sketch(object any) (any, error) {
 // watchAgain is the pause before a watch that could not begin is tried again.
 const watchAgain = 5 * time.Second
 
-// keepWatching watches until ctx ends. A control cluster that is out of reach, or lacks the CRDs, is waited for.
-func keepWatching(ctx context.Context, cfg *rest.Config, loops loops, log *slog.Logger) {
+// keepWatching watches a namespace, or all where it is empty, until ctx ends. A control cluster that is out of reach, or lacks the CRDs, is waited for.
+func keepWatching(ctx context.Context, cfg *rest.Config, namespace string, l loops.Loops, log *slog.Logger) {
 	for ctx.Err() == nil {
-		w, err := newWatch(cfg, loops, log)
+		w, err := newWatch(cfg, namespace, l, log)
 		if err == nil {
 			err = w.run(ctx)
 		}
@@ -167,7 +168,7 @@ func (w *watch) handle(ctx context.Context, key types.NamespacedName) error {
 			return nil
 		}
 		w.told.drop(key)
-		return w.loops.gone(ctx, key, told)
+		return w.loops.Gone(ctx, key, told)
 	}
 	now := workflows.Changed{UID: string(rel.UID), Generation: rel.Generation, AnnotationID: rel.Annotations[v1alpha1.AnnotationSyncRequested]}
 	switch {
@@ -175,11 +176,11 @@ func (w *watch) handle(ctx context.Context, key types.NamespacedName) error {
 		if !w.told.sweep(key, time.Now()) {
 			return nil
 		}
-		err = w.loops.ensure(ctx, key)
+		err = w.loops.Ensure(ctx, key)
 	case !known && seen(rel): // the first list of this worker: the loop has seen this, if it is there
-		err = w.loops.ensure(ctx, key)
+		err = w.loops.Ensure(ctx, key)
 	default:
-		err = w.loops.changed(ctx, key, now)
+		err = w.loops.Changed(ctx, key, now)
 	}
 	if err != nil {
 		return err
@@ -193,54 +194,4 @@ func seen(rel *v1alpha1.Release) bool {
 	id := rel.Annotations[v1alpha1.AnnotationSyncRequested]
 	return rel.DeletionTimestamp == nil && rel.Status.ObservedGeneration == rel.Generation &&
 		(id == "" || release.Handled(rel.Status.LastHandledRequests, id))
-}
-
-// loops reaches ReleaseWorkflows.
-type loops struct {
-	client    client.Client
-	taskQueue string
-	maxEvents int
-}
-
-// options of a loop's start: one id, no time limits, and a loop that is there already is the one.
-func (l loops) options(key types.NamespacedName) client.StartWorkflowOptions {
-	return client.StartWorkflowOptions{
-		ID: release.ReleaseWorkflowID(key.Namespace, key.Name), TaskQueue: l.taskQueue,
-		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
-		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
-		Memo:                     map[string]any{"release": key.String()},
-	}
-}
-
-func (l loops) input(key types.NamespacedName) workflows.ReleaseInput {
-	return workflows.ReleaseInput{Namespace: key.Namespace, Name: key.Name, Memory: &workflows.Memory{MaxEvents: l.maxEvents}}
-}
-
-// ensure starts the loop of a Release where it is missing.
-func (l loops) ensure(ctx context.Context, key types.NamespacedName) error {
-	_, err := l.client.ExecuteWorkflow(ctx, l.options(key), "ReleaseWorkflow", l.input(key))
-	return err
-}
-
-// changed tells the loop of a Release that it changed, and starts it where it is missing.
-func (l loops) changed(ctx context.Context, key types.NamespacedName, now workflows.Changed) error {
-	return l.signal(ctx, key, workflows.SignalChanged, now)
-}
-
-// signal sends a signal to the loop of a Release, and starts it where it is missing.
-func (l loops) signal(ctx context.Context, key types.NamespacedName, name string, payload any) error {
-	options := l.options(key)
-	_, err := l.client.SignalWithStartWorkflow(ctx, options.ID, name, payload, options, "ReleaseWorkflow", l.input(key))
-	return err
-}
-
-// gone tells the loop of a Release that there is no such Release any more. It starts none.
-func (l loops) gone(ctx context.Context, key types.NamespacedName, last workflows.Changed) error {
-	last.Deleted = true
-	err := l.client.SignalWorkflow(ctx, release.ReleaseWorkflowID(key.Namespace, key.Name), "", workflows.SignalChanged, last)
-	var ended *serviceerror.NotFound
-	if errors.As(err, &ended) {
-		return nil
-	}
-	return err
 }

@@ -2,11 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
 	"os"
 	"sync/atomic"
 	"time"
@@ -14,6 +11,7 @@ import (
 	"convoy.dev/convoy/activities"
 	"convoy.dev/convoy/internal/control"
 	"convoy.dev/convoy/internal/k8s"
+	"convoy.dev/convoy/internal/loops"
 	"convoy.dev/convoy/internal/renderstore"
 	"convoy.dev/convoy/internal/source"
 	"convoy.dev/convoy/workflows"
@@ -32,10 +30,11 @@ type convoyWorker struct {
 	client client.Client
 	store  *renderstore.Store
 	worker sdkworker.Worker
-	// control is the connection to the control cluster, for the watch.
-	control *rest.Config
-	fatal   chan error
-	ready   atomic.Bool
+	// control is the connection to the control cluster, for the watch and the HTTP endpoint; releases reads there.
+	control  *rest.Config
+	releases *control.Client
+	fatal    chan error
+	ready    atomic.Bool
 }
 
 // newWorker wires adapters, activities and workflows. It dials Temporal, so it fails when that cannot be reached.
@@ -45,8 +44,7 @@ func newWorker(ctx context.Context, cfg config, logger *slog.Logger) (*convoyWor
 	if w.control, err = cfg.controlCluster(); err != nil {
 		return nil, err
 	}
-	controlCluster, err := control.New(w.control)
-	if err != nil {
+	if w.releases, err = control.New(w.control); err != nil {
 		return nil, err
 	}
 	if cfg.renderStoreURL != "" {
@@ -59,8 +57,8 @@ func newWorker(ctx context.Context, cfg config, logger *slog.Logger) (*convoyWor
 		return nil, err
 	}
 	options := activities.Options{
-		Control: controlCluster,
-		Targets: targets{pool: k8s.NewPool(), control: controlCluster},
+		Control: w.releases,
+		Targets: targets{pool: k8s.NewPool(), control: w.releases},
 		Source:  sources{source.New(source.Options{PathRoots: cfg.pathRoots, AllowLocalURLs: cfg.allowLocalURLs})},
 		Runs:    runs{w.client},
 		Log:     logger,
@@ -123,7 +121,7 @@ func (c config) dial(ctx context.Context, logger *slog.Logger) (client.Client, e
 
 // run serves until ctx ends, then lets running steps stop.
 func (w *convoyWorker) run(ctx context.Context) error {
-	stopHTTP, err := w.serveHealth()
+	stopHTTP, err := w.serveHTTP()
 	if err != nil {
 		return err
 	}
@@ -134,7 +132,7 @@ func (w *convoyWorker) run(ctx context.Context) error {
 	if w.cfg.watch {
 		watching := rest.CopyConfig(w.control)
 		watching.QPS, watching.UserAgent = -1, "convoy-watch"
-		go keepWatching(ctx, watching, loops{client: w.client, taskQueue: w.cfg.taskQueue, maxEvents: w.cfg.loopHistoryEvents}, w.log)
+		go keepWatching(ctx, watching, w.cfg.watchNamespace, w.loops(), w.log)
 	}
 	w.ready.Store(true)
 	w.log.Info("worker started", "taskQueue", w.cfg.taskQueue)
@@ -149,33 +147,9 @@ func (w *convoyWorker) run(ctx context.Context) error {
 	}
 }
 
-// serveHealth answers /healthz while the process lives and /readyz while it takes work. Liveness is not tied to
-// Temporal: restarting a worker does not bring Temporal back.
-func (w *convoyWorker) serveHealth() (stop func(), err error) {
-	if w.cfg.listenAddress == "" {
-		return func() {}, nil
-	}
-	listener, err := net.Listen("tcp", w.cfg.listenAddress)
-	if err != nil {
-		return nil, fmt.Errorf("--listen-address: %w", err)
-	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(rw http.ResponseWriter, _ *http.Request) { fmt.Fprintln(rw, "ok") })
-	mux.HandleFunc("GET /readyz", func(rw http.ResponseWriter, _ *http.Request) {
-		if !w.ready.Load() {
-			http.Error(rw, "not taking work", http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprintln(rw, "ok")
-	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	go func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			w.log.Error("health endpoint", "error", err)
-		}
-	}()
-	w.log.Info("health endpoint", "address", listener.Addr().String())
-	return func() { _ = server.Close() }, nil
+// loops reaches the loops of Releases, for the watch and the HTTP endpoint.
+func (w *convoyWorker) loops() loops.Loops {
+	return loops.Loops{Client: w.client, TaskQueue: w.cfg.taskQueue, MaxEvents: w.cfg.loopHistoryEvents}
 }
 
 func (w *convoyWorker) close() {

@@ -1,8 +1,11 @@
 package release
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"convoy.dev/convoy/api/v1alpha1"
 )
@@ -13,6 +16,22 @@ type Request struct {
 	IDs         []string `json:"ids,omitempty"`
 	Force       bool     `json:"force,omitempty"`
 	RequestedBy string   `json:"requestedBy,omitempty"`
+}
+
+// MaxRequestID bounds the id of a request, in bytes: it stands in status and in histories.
+const MaxRequestID = 128
+
+// CheckRequestID refuses what cannot be the id of a request that a caller names.
+func CheckRequestID(id string) error {
+	switch {
+	case id == "":
+		return errors.New("the id of a request is not empty")
+	case len(id) > MaxRequestID:
+		return fmt.Errorf("the id of a request has at most %d bytes, and this one has %d", MaxRequestID, len(id))
+	case strings.ContainsFunc(id, func(r rune) bool { return !unicode.IsPrint(r) || r == ' ' }):
+		return errors.New("the id of a request holds neither spaces nor control characters")
+	}
+	return nil
 }
 
 // maxRequestedBy bounds the names of those who asked, in bytes.
