@@ -76,22 +76,6 @@ func (w *world) post(url, token string) (status int, answer map[string]string) {
 	return got.StatusCode, answer
 }
 
-// answered waits until a request is answered in status.
-func (w *world) answered(name, id string) v1alpha1.HandledRequest {
-	w.Helper()
-	var found v1alpha1.HandledRequest
-	w.eventually("answer to request "+id, func() error {
-		for _, handled := range w.get(name).Status.LastHandledRequests {
-			if handled.ID == id {
-				found = handled
-				return nil
-			}
-		}
-		return fmt.Errorf("not answered: %+v", w.get(name).Status.LastHandledRequests)
-	})
-	return found
-}
-
 // SPEC 4, S4, D26: a CI asks over HTTP with the token of its ServiceAccount, and only where a Role lets it.
 func TestHTTP_requests_of_a_service_account(t *testing.T) {
 	t.Parallel()
