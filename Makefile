@@ -52,6 +52,14 @@ bench: bin/dev ## compare whole syncs with the floor, on the embedded stack
 sweep: bin/dev ## kill the worker around every single request of a sync, one after the other; make test does a sample
 	@CONVOY_SWEEP=all exec bin/dev/test -packages ./e2e -- -run '^TestSweep' -v -timeout 90m $(TESTFLAGS)
 
+.PHONY: chaos
+chaos: bin/dev ## kill the API server, Temporal and the worker in mid-sync, three times each; CONVOY_SEED repeats a run
+	@CONVOY_CHAOS=all exec bin/dev/test -packages ./e2e -- -run '^TestChaos' -v -timeout 60m $(TESTFLAGS)
+
+.PHONY: soak
+soak: bin/dev ## 300 Releases on one worker for 15 minutes, with drift and requests; CONVOY_SEED repeats a run
+	@CONVOY_SOAK=all exec bin/dev/test -packages ./e2e -- -run '^TestSoak' -v -timeout 60m $(TESTFLAGS)
+
 .PHONY: lint
 lint: lint-go lint-workflows lint-generated ## check style, import directions, workflow determinism and generated code
 

@@ -3,24 +3,11 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
-	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"convoy.dev/convoy/internal/k8s"
-	"convoy.dev/convoy/internal/release"
-
-	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 )
 
 // TestBench compares whole syncs with the floor, one sequential apply PATCH for each object with client-go and no rate
@@ -46,7 +33,7 @@ func TestBench(t *testing.T) {
 			floorNS := newWorld(t).ns
 			w.release("bench", row.render(w.ns, row.objects), nil)
 			for _, pass := range []string{"first", "unchanged"} {
-				floor := floorOf(t, w, row.render(floorNS, row.objects))
+				floor := floorOf(t, w, "floor", row.render(floorNS, row.objects)).run(t)
 				since := w.mark()
 				began := time.Now()
 				w.succeeds("bench")
@@ -71,63 +58,4 @@ func manyConfigMaps(ns string, n int) string {
 		fmt.Fprintf(&b, "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: c%d, namespace: %s}\ndata: {v: \"%d\"}\n", i, ns, i)
 	}
 	return b.String()
-}
-
-// floorOf applies the objects one after the other with client-go and returns how long that took.
-func floorOf(t *testing.T, w *world, manifests string) time.Duration {
-	t.Helper()
-	render, err := release.Parse([]release.File{{Name: "floor", Data: []byte(manifests)}})
-	require.NoError(t, err)
-	cfg := rest.CopyConfig(w.cfg)
-	cfg.QPS = -1
-	cfg.UserAgent = "floor"
-	cfg.GroupVersion = &schema.GroupVersion{}
-	cfg.NegotiatedSerializer = serializer.WithoutConversionCodecFactory{CodecFactory: scheme.Codecs}
-	client, err := rest.UnversionedRESTClientFor(cfg)
-	require.NoError(t, err)
-	cluster, err := k8s.NewPool().Connect(w.cfg)
-	require.NoError(t, err)
-	paths := make([]string, len(render.Objects))
-	for i := range render.Objects {
-		o := &render.Objects[i]
-		mapping, err := cluster.Resolve(t.Context(), o.GVK)
-		require.NoError(t, err)
-		paths[i] = "/apis/" + o.GVK.Group + "/" + o.GVK.Version
-		if o.GVK.Group == "" {
-			paths[i] = "/api/" + o.GVK.Version
-		}
-		paths[i] += "/namespaces/" + o.Namespace + "/" + mapping.Resource.Resource + "/" + o.Name
-	}
-	began := time.Now()
-	for i := range render.Objects {
-		apply(t, client, paths[i], render.Objects[i].JSON)
-	}
-	return time.Since(began)
-}
-
-func apply(t *testing.T, client *rest.RESTClient, path string, body []byte) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	result := client.Patch(types.ApplyPatchType).AbsPath(path).Param("fieldManager", "floor").Param("force", "true").Body(body).Do(ctx)
-	_, err := result.Raw()
-	require.NoError(t, err)
-	code := 0
-	result.StatusCode(&code)
-	require.Contains(t, []int{http.StatusOK, http.StatusCreated}, code)
-}
-
-// procStatus reads a value in KiB of /proc/PID/status.
-func procStatus(t *testing.T, pid int, field string) int {
-	t.Helper()
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	require.NoError(t, err)
-	for line := range strings.Lines(string(data)) {
-		var kib int
-		if n, _ := fmt.Sscanf(line, field+": %d kB", &kib); n == 1 {
-			return kib
-		}
-	}
-	require.Fail(t, "no "+field+" in /proc/PID/status")
-	return 0
 }

@@ -83,27 +83,34 @@ func newWorld(t *testing.T) *world {
 
 func setUp(info teststack.Info) error {
 	shared.info = info
-	ctrllog.SetLogger(logr.Discard())
 	var err error
-	if shared.cfg, err = restConfig(info.Kubeconfig); err != nil {
-		return err
-	}
-	types := runtime.NewScheme()
-	if err := errors.Join(scheme.AddToScheme(types), v1alpha1.AddToScheme(types)); err != nil {
-		return err
-	}
-	if shared.kube, err = kube.New(shared.cfg, kube.Options{Scheme: types}); err != nil {
-		return err
-	}
-	if err := installCRDs(); err != nil {
-		return err
-	}
-	shared.temporal, err = client.Dial(client.Options{HostPort: info.TemporalAddress, Logger: log.NewStructuredLogger(discard())})
-	if err != nil {
+	if shared.cfg, shared.kube, shared.temporal, err = connect(info); err != nil {
 		return err
 	}
 	shared.worker, err = startWorker(info, sharedQueue)
 	return err
+}
+
+// connect makes the clients of a stack, and installs the CRDs there.
+func connect(info teststack.Info) (*rest.Config, kube.Client, client.Client, error) {
+	ctrllog.SetLogger(logr.Discard())
+	cfg, err := restConfig(info.Kubeconfig)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	types := runtime.NewScheme()
+	if err := errors.Join(scheme.AddToScheme(types), v1alpha1.AddToScheme(types)); err != nil {
+		return nil, nil, nil, err
+	}
+	cluster, err := kube.New(cfg, kube.Options{Scheme: types})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if err := installCRDs(cluster); err != nil {
+		return nil, nil, nil, err
+	}
+	temporal, err := client.Dial(client.Options{HostPort: info.TemporalAddress, Logger: log.NewStructuredLogger(discard())})
+	return cfg, cluster, temporal, err
 }
 
 func stopSharedWorker() {
@@ -113,7 +120,7 @@ func stopSharedWorker() {
 }
 
 // installCRDs applies deploy/crds and waits until they are served.
-func installCRDs() error {
+func installCRDs(cluster kube.Client) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	files, err := filepath.Glob("../deploy/crds/*.yaml")
@@ -129,14 +136,14 @@ func installCRDs() error {
 		if err := yaml.Unmarshal(data, &crd.Object); err != nil {
 			return err
 		}
-		if err := shared.kube.Patch(ctx, crd, kube.Apply, kube.FieldOwner("e2e"), kube.ForceOwnership); err != nil { //nolint:staticcheck // unstructured
+		if err := cluster.Patch(ctx, crd, kube.Apply, kube.FieldOwner("e2e"), kube.ForceOwnership); err != nil { //nolint:staticcheck // unstructured
 			return err
 		}
 	}
 	for {
-		err := shared.kube.List(ctx, &v1alpha1.ReleaseInventoryList{})
+		err := cluster.List(ctx, &v1alpha1.ReleaseInventoryList{})
 		if err == nil {
-			err = shared.kube.List(ctx, &v1alpha1.ReleaseList{})
+			err = cluster.List(ctx, &v1alpha1.ReleaseList{})
 		}
 		if err == nil || ctx.Err() != nil {
 			return err

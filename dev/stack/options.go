@@ -19,6 +19,7 @@ type options struct {
 	endpoints string
 	auditLog  string
 	stdin     bool
+	restart   bool
 
 	kubernetes bool
 	kubeconfig string // a cluster that exists already
@@ -40,6 +41,7 @@ func parseOptions(args []string, help io.Writer) (options, error) {
 	flags.StringVar(&o.endpoints, "endpoints", "", "also write the line of JSON to this file")
 	flags.StringVar(&o.auditLog, "audit-log", "", "let the API server write its audit log to this file")
 	flags.BoolVar(&o.stdin, "stdin", false, "end when the standard input is closed")
+	flags.BoolVar(&o.restart, "restart", false, "start a part of the control plane again when it is killed, instead of ending")
 	flags.BoolVar(&o.kubernetes, "kubernetes", true, "start a Kubernetes control plane")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "use the cluster of this kubeconfig instead of starting one")
 	flags.BoolVar(&o.temporal, "temporal", true, "start a Temporal server")

@@ -92,6 +92,7 @@ func (s *stack) startKubernetes(ctx context.Context, opts options) error {
 		LogDir:   s.endpoints.LogDir,
 		AuditLog: opts.auditLog,
 		Durable:  opts.dataDir != "",
+		Restart:  opts.restart,
 	})
 	if err != nil {
 		return err

@@ -57,11 +57,19 @@ type Info struct {
 var Arguments = []string{"--ui=false", "--temporal=false"}
 
 var stack struct {
-	once    sync.Once
-	info    Info
-	err     error
+	once sync.Once
+	info Info
+	err  error
+	own  *Own // nil when another process has started it
+}
+
+// Own is a stack, or a part of one, that this process has started.
+type Own struct {
+	Info
+
 	command *exec.Cmd
 	stdin   io.Closer
+	ended   chan struct{}
 }
 
 // Main runs a package's tests and ends the stack that they started: func TestMain(m *testing.M) { teststack.Main(m) }.
@@ -112,38 +120,51 @@ func obtain() (Info, error) {
 		}
 		return parse(contents)
 	}
-	return start()
-}
-
-// start runs `dev/build up` and reads the one line that it prints once everything is ready. The stack ends when its
-// standard input closes, so it does not outlive this process.
-func start() (Info, error) {
-	dev, err := devFolder()
+	own, err := Start(Arguments...)
 	if err != nil {
 		return Info{}, err
 	}
-	arguments := append([]string{"run", "-C", filepath.Join(dev, "build"), ".", "up", "--stdin"}, Arguments...)
+	stack.own = own
+	return own.Info, nil
+}
+
+// Start runs `dev/build up` and reads the one line that it prints once everything is ready. The stack ends when its
+// standard input closes, so it does not outlive this process. Tests that break parts of a stack start their own; the
+// others share the one of Endpoints.
+func Start(flags ...string) (*Own, error) {
+	dev, err := devFolder()
+	if err != nil {
+		return nil, err
+	}
+	arguments := append([]string{"run", "-C", filepath.Join(dev, "build"), ".", "up", "--stdin"}, flags...)
 	command := exec.Command("go", arguments...) //nolint:gosec // fixed arguments
 	var said tail
 	command.Stderr = &said
 	stdin, err := command.StdinPipe()
 	if err != nil {
-		return Info{}, err
+		return nil, err
 	}
 	stdout, err := command.StdoutPipe()
 	if err != nil {
-		return Info{}, err
+		return nil, err
 	}
 	if err := command.Start(); err != nil {
-		return Info{}, err
+		return nil, err
 	}
-	stack.command, stack.stdin = command, stdin
+	own := &Own{command: command, stdin: stdin, ended: make(chan struct{})}
 	line, err := firstLine(stdout)
-	if err != nil {
-		stop()
-		return Info{}, fmt.Errorf("go run -C dev/build . up: %w\n%s", err, said.String())
+	go func() {
+		_ = command.Wait()
+		close(own.ended)
+	}()
+	if err == nil {
+		own.Info, err = parse(line)
 	}
-	return parse(line)
+	if err != nil {
+		own.Stop()
+		return nil, fmt.Errorf("go run -C dev/build . up: %w\n%s", err, said.String())
+	}
+	return own, nil
 }
 
 func firstLine(stdout io.Reader) ([]byte, error) {
@@ -175,22 +196,26 @@ func parse(contents []byte) (Info, error) {
 // Stop ends the stack that this process started, if it did. Main calls it.
 func Stop() { stop() }
 
-// stop ends the stack that this process started, if it did.
 func stop() {
-	if stack.command == nil {
-		return
+	if stack.own != nil {
+		stack.own.Stop()
 	}
-	_ = stack.stdin.Close()
-	ended := make(chan struct{})
-	go func() {
-		_ = stack.command.Wait()
-		close(ended)
-	}()
+}
+
+// Stop ends the stack.
+func (o *Own) Stop() {
+	_ = o.stdin.Close()
 	select {
-	case <-ended:
+	case <-o.ended:
 	case <-time.After(stopFor):
-		_ = stack.command.Process.Signal(syscall.SIGKILL)
+		_ = o.command.Process.Signal(syscall.SIGKILL)
 	}
+}
+
+// Kill ends the stack's own process, with a Temporal server inside, without a goodbye, and waits for the end.
+func (o *Own) Kill() {
+	_ = syscall.Kill(o.PID, syscall.SIGKILL)
+	<-o.ended
 }
 
 // devFolder is the dev folder of the module that this file belongs to.

@@ -29,6 +29,7 @@ type Options struct {
 	LogDir   string
 	AuditLog string // file of the API server's audit log; empty for none
 	Durable  bool   // etcd syncs its files and ends politely, so that Dir survives
+	Restart  bool   // a part that ends by itself is started again
 }
 
 // ControlPlane is a running control plane.
@@ -133,10 +134,11 @@ func (c *ControlPlane) Stop() {
 
 func (c *ControlPlane) run(program string, args []string, env ...string) (*process.Process, error) {
 	p, err := process.Start(process.Command{
-		Path:   filepath.Join(c.opts.BinDir, program),
-		Args:   args,
-		Env:    env,
-		LogDir: c.opts.LogDir,
+		Path:    filepath.Join(c.opts.BinDir, program),
+		Args:    args,
+		Env:     env,
+		LogDir:  c.opts.LogDir,
+		Restart: c.opts.Restart,
 	})
 	if err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -23,9 +24,13 @@ type Process struct {
 	Name    string
 	LogFile string
 
-	cmd  *exec.Cmd
-	done chan struct{} // closed when the child has ended
-	end  error         // how it ended; read after done
+	command Command
+	done    chan struct{} // closed when the child has ended and is not started again
+	end     error         // how it ended; read after done
+
+	mu       sync.Mutex
+	cmd      *exec.Cmd
+	stopping bool
 }
 
 // Command says what to start.
@@ -34,31 +39,65 @@ type Command struct {
 	Args   []string
 	Env    []string // in addition to this process's environment
 	LogDir string   // receives NAME.log
+	// Restart starts the child again, the same in everything, when it ends by itself.
+	Restart bool
 }
+
+// restartAfter is the pause before a child is started again.
+const restartAfter = 200 * time.Millisecond
 
 // Start starts a child in a process group of its own, so that Ctrl-C reaches only devstack, which ends the parts in order.
 func Start(command Command) (*Process, error) {
 	name := filepath.Base(command.Path)
-	p := &Process{Name: name, LogFile: filepath.Join(command.LogDir, name+".log"), done: make(chan struct{})}
+	p := &Process{
+		Name: name, LogFile: filepath.Join(command.LogDir, name+".log"), command: command, done: make(chan struct{}),
+	}
+	if err := p.launch(); err != nil {
+		return nil, err
+	}
+	go func() {
+		defer close(p.done)
+		for {
+			p.end = p.cmd.Wait()
+			if !command.Restart || !p.again() {
+				return
+			}
+		}
+	}()
+	return p, nil
+}
+
+// again starts a child that has ended once more, unless it is to stay ended.
+func (p *Process) again() bool {
+	time.Sleep(restartAfter)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopping {
+		return false
+	}
+	if err := p.launch(); err != nil {
+		p.end = err
+		return false
+	}
+	return true
+}
+
+func (p *Process) launch() error {
 	log, err := os.OpenFile(p.LogFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
+		return fmt.Errorf("start %s: %w", p.Name, err)
 	}
 	defer func() { _ = log.Close() }() // the child has its own copy
 
-	p.cmd = exec.Command(command.Path, command.Args...)
-	p.cmd.Env = append(os.Environ(), command.Env...)
+	p.cmd = exec.Command(p.command.Path, p.command.Args...)
+	p.cmd.Env = append(os.Environ(), p.command.Env...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(p.cmd.SysProcAttr)
 	if err := onLastingThread(p.cmd.Start); err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
+		return fmt.Errorf("start %s: %w", p.Name, err)
 	}
-	go func() {
-		p.end = p.cmd.Wait()
-		close(p.done)
-	}()
-	return p, nil
+	return nil
 }
 
 // Done is closed when the child has ended.
@@ -99,15 +138,19 @@ func (p *Process) While(ctx context.Context) (context.Context, context.CancelFun
 
 // Stop ends the child and waits for it: politely for as long as patience lasts, then by force.
 func (p *Process) Stop(patience time.Duration) {
+	p.mu.Lock()
+	p.stopping = true
+	child := p.cmd.Process
+	p.mu.Unlock()
 	if patience > 0 {
-		_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails only when it has ended already
+		_ = child.Signal(syscall.SIGTERM) // fails only when it has ended already
 		select {
 		case <-p.done:
 			return
 		case <-time.After(patience):
 		}
 	}
-	_ = p.cmd.Process.Kill()
+	_ = child.Kill()
 	<-p.done
 }
 

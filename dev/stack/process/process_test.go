@@ -56,6 +56,35 @@ func TestStopWaitsForTheEnd(t *testing.T) {
 	}
 }
 
+func TestAChildThatIsKilledStartsAgain(t *testing.T) {
+	command := script(t, "echo started; exec sleep 60")
+	command.Restart = true
+	p, err := Start(command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const kills = 3
+	for n := 1; n <= kills; n++ {
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+			log, _ := os.ReadFile(p.LogFile)
+			if strings.Count(string(log), "started") == n {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("start %d: %q", n, log)
+			}
+		}
+		p.mu.Lock()
+		err := p.cmd.Process.Kill()
+		p.mu.Unlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.Stop(0)
+	<-p.Done()
+}
+
 func TestAMissingProgramIsNamed(t *testing.T) {
 	_, err := Start(Command{Path: "/nowhere/etcd", LogDir: t.TempDir()})
 	if err == nil || !strings.Contains(err.Error(), "start etcd") {

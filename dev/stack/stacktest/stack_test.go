@@ -242,6 +242,30 @@ func TestADataFolderIsKept(t *testing.T) {
 	}
 }
 
+func TestAKilledPartComesBack(t *testing.T) {
+	r := launch(t, "--temporal=false", "--ui=false", "--restart")
+	r.kubectl(t, "", "create", "configmap", "kept")
+	for _, pid := range children(t, r.PID) {
+		program, _ := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "exe"))
+		if filepath.Base(program) != "kube-apiserver" {
+			continue
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		awaitEnd(t, []int{pid})
+	}
+	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+		out, err := exec.Command(r.Kubectl, "--kubeconfig", r.Kubeconfig, "get", "configmap", "kept").CombinedOutput()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the API server is not back: %v\n%s", err, out)
+		}
+	}
+}
+
 func TestAPartThatCannotStartIsNamed(t *testing.T) {
 	programs := ensured(t)
 	broken := t.TempDir()
