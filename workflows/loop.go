@@ -253,6 +253,7 @@ func (l *loop) execute(ctx workflow.Context, seen activities.Observation, kind c
 		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_ABANDON,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		StaticSummary:         summary(l.id(), seen),
+		StaticDetails:         details(l.id(), seen, request),
 		Priority:              priority(seen.Cluster, request != nil),
 	})
 	in := SyncInput{Namespace: l.in.Namespace, Name: l.in.Name}
@@ -277,6 +278,15 @@ func summary(id string, seen activities.Observation) string {
 	}
 	text := fmt.Sprintf("%s -> %s: %s", id, target, seen.Cause)
 	return text[:min(len(text), maxSummary)]
+}
+
+// details are what the Temporal UI shows beside a sync.
+func details(id string, seen activities.Observation, request *release.Request) string {
+	text := fmt.Sprintf("- Release `%s`, generation %d\n- why: %s\n", id, seen.Generation, seen.Cause)
+	if request != nil {
+		text += fmt.Sprintf("- asked for by %q, force: %t, %d requests\n", request.RequestedBy, request.Force, len(request.IDs))
+	}
+	return text + fmt.Sprintf("- look at it with `convoy status %s`", id)
 }
 
 // maxSummary is what Temporal allows for a summary, in bytes.
