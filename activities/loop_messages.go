@@ -83,6 +83,8 @@ type Ended struct {
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 	Digest  string `json:"digest,omitempty"`
+	// Unreachable: its render failed because the source could not be read, so it is tried again (D1).
+	Unreachable bool `json:"unreachable,omitempty"`
 }
 
 // LoopRef is what the loop tells the sync that it starts, for the record of its end.

@@ -9,6 +9,8 @@ import (
 
 	"convoy.dev/convoy/api/v1alpha1"
 	"convoy.dev/convoy/internal/release"
+
+	"k8s.io/apimachinery/pkg/api/meta"
 )
 
 // Observe looks at a Release for its loop and tells what has to be done (S4, S7, D22, D23, D30). It reads the Release,
@@ -88,6 +90,7 @@ func (o *observer) describe() {
 	}
 	if last := status.LastAttempted; last != nil {
 		o.seen.Last = &Ended{RunID: last.RunID, Result: string(last.Result), Reason: last.Reason, Message: last.Message, Digest: last.Digest}
+		o.seen.Last.Unreachable = last.Reason == string(release.RenderFailed) && meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReconciling)
 	}
 }
 

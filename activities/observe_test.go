@@ -543,6 +543,21 @@ func TestObserve_D26_a_retry_knows_the_render(t *testing.T) {
 	require.Equal(t, digest, seen.Digest)
 }
 
+// D1: status tells a source that was out of reach from a bad render, for a loop that did not see the sync end.
+func TestObserve_D1_a_source_that_was_out_of_reach(t *testing.T) {
+	for _, unreachable := range []bool{true, false} {
+		w := syncedWorld(t)
+		in := Outcome{Sync: w.sync(), Reason: "RenderFailed", Message: "no"}
+		in.Sync.Unreachable = unreachable
+		w.succeeds(w.a.RecordSync, in, nil)
+		look := w.glance()
+		look.Running = &RunningSync{RunID: "earlier"}
+		seen, _ := w.observes(look)
+		require.True(t, seen.RunEnded)
+		require.Equal(t, unreachable, seen.Last.Unreachable)
+	}
+}
+
 // D22: a look between a failure and its retry does not put the retry off.
 func TestObserve_D22_keeps_the_time_of_a_retry(t *testing.T) {
 	w := syncedWorld(t)

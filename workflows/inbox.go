@@ -219,7 +219,7 @@ func (l *loop) ask(ctx workflow.Context, how string, request SyncRequest) string
 
 // drain takes every message that has come, and the end of the child. It does not yield.
 func (l *loop) drain(ctx workflow.Context) {
-	for l.inbox.poke.ReceiveAsync(nil) {
+	for l.inbox.poke.ReceiveAsync(nil) { // it only wakes
 	}
 	var raw converter.RawValue
 	for l.inbox.sync.ReceiveAsync(&raw) {

@@ -75,7 +75,7 @@ func outcomeOf(running *Running, last *activities.Ended) outcome {
 	if last == nil || last.RunID != running.RunID || last.Result == string(v1alpha1.ResultRunning) {
 		return outcome{reason: lost, message: "the sync ended without a word"}
 	}
-	return outcome{reason: last.Reason, message: last.Message, digest: last.Digest, recorded: true}
+	return outcome{reason: last.Reason, message: last.Message, digest: last.Digest, unreachable: last.Unreachable, recorded: true}
 }
 
 // ended draws the consequences of a sync's end: who is answered, and when the next pass is due (S7, D22).

@@ -128,6 +128,29 @@ func TestReleaseWorkflow_D22_retries_what_a_person_started(t *testing.T) {
 	require.Equal(t, 1, l.syncs[0].in.Loop.Failures)
 }
 
+// D1 D22: so is what a run before has started, also where only status knows that the source was out of reach.
+func TestReleaseWorkflow_D1_retries_what_a_run_before_has_started(t *testing.T) {
+	for _, unreachable := range []bool{true, false} {
+		l := newLife(t)
+		l.until = 10 * time.Minute
+		l.sees = func(in activities.ObserveInput, seen *activities.Observation) {
+			if in.Running != nil && in.Running.RunID == "before" {
+				l.last = &activities.Ended{RunID: "before", Result: "Failed", Reason: "RenderFailed", Unreachable: unreachable}
+				seen.RunEnded, seen.Last = true, l.last
+			}
+		}
+		l.runs(&Memory{UID: "u", SyncedSpec: "s1", Cadence: l.cadence, Running: &Running{RunID: "before", Spec: "s1", Request: &release.Request{IDs: []string{"a"}, Force: true}}})
+		require.NoError(t, l.GetWorkflowError())
+		wait := tick(5 * time.Minute)
+		if unreachable {
+			wait = tick(10 * time.Second)
+		}
+		require.InDelta(t, wait.Seconds(), l.syncs[0].at.Seconds(), 1)
+		require.Equal(t, unreachable, l.syncs[0].in.Force)
+		require.Empty(t, l.status, "its end is in status already")
+	}
+}
+
 // deleting makes the Release one that is being deleted, with its objects, until its deletion has succeeded.
 func (l *life) deleting(after time.Duration) {
 	l.sees = func(_ activities.ObserveInput, seen *activities.Observation) {

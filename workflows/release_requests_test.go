@@ -223,7 +223,7 @@ func TestReleaseWorkflow_suspended(t *testing.T) {
 	l := idle(t)
 	l.until = 5 * time.Hour
 	suspended := false
-	l.sees = func(in activities.ObserveInput, seen *activities.Observation) {
+	l.sees = func(_ activities.ObserveInput, seen *activities.Observation) {
 		if suspended && seen.Action != release.ActGone {
 			seen.Action = release.ActSuspended
 		}

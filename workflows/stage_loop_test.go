@@ -90,9 +90,7 @@ func (l *life) observe(_ context.Context, in activities.ObserveInput) (activitie
 		return activities.Observation{}, err
 	}
 	seen := activities.Observation{Action: release.ActNothing, UID: "u", Generation: 1, Spec: l.spec, Digest: l.digest, Cadence: l.cadence, Last: l.last}
-	for _, a := range in.Answers {
-		l.status = append(l.status, a)
-	}
+	l.status = append(l.status, in.Answers...)
 	for _, handled := range l.status {
 		if in.First || slices.Contains(in.Requests, handled.ID) {
 			seen.Handled = append(seen.Handled, handled)
@@ -121,12 +119,11 @@ func (l *life) observe(_ context.Context, in activities.ObserveInput) (activitie
 
 func (l *life) sync(ctx workflow.Context, in SyncInput, deletion bool) (SyncResult, error) {
 	l.syncs = append(l.syncs, started{l.passed(), in, deletion})
-	result, err := SyncResult{Digest: l.digest}, error(nil)
-	if l.syncing == nil {
-		err = workflow.Sleep(ctx, time.Second)
-	} else {
-		result, err = l.syncing(ctx, len(l.syncs), in)
+	play := l.syncing
+	if play == nil {
+		play = takes(oneSync)
 	}
+	result, err := play(ctx, len(l.syncs), in)
 	l.last = &activities.Ended{RunID: workflow.GetInfo(ctx).WorkflowExecution.RunID, Result: "Succeeded", Reason: "Succeeded", Digest: result.Digest}
 	if err != nil {
 		l.last.Result, l.last.Reason = "Failed", reasonOf(err)
