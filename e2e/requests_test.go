@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"convoy.dev/convoy/api/v1alpha1"
+	"convoy.dev/convoy/workflows"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -111,6 +112,36 @@ func TestCommandLine_a_request_after_a_sync_had_begun(t *testing.T) {
 	require.NotEqual(t, early, late)
 	require.Contains(t, out, "sync run "+early)
 	require.Contains(t, out, "sync run "+late)
+}
+
+// D26 D35: of 31 requests that one sync answers, status keeps 20; who waits for the first one hears of it all the same.
+func TestCommandLine_an_answer_that_status_shows_for_a_moment_only(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.watchingWorker()
+	w.release("shop", manifest(w.ns, "a", 0, "1")+manifest(w.ns, "b", 1, "1"), onRequest(gatedBy(1, delay(8))))
+	arg := w.ns + "/shop"
+	code, out := w.commandLine("sync", arg)
+	require.Equal(t, 0, code, out)
+	w.eventually("the first sync waits", func() error {
+		if applied := w.applied("shop"); applied != "False/WaitingForWave" {
+			return errors.New(applied)
+		}
+		return nil
+	})
+	code, out = w.commandLine("sync", arg, "--id", "first")
+	require.Equal(t, 0, code, out)
+	for i := range 30 {
+		require.NoError(t, w.temporal.SignalWorkflow(t.Context(), "release:"+w.ns+":shop", "", workflows.SignalSync, workflows.SyncRequest{ID: fmt.Sprint("more-", i)}))
+	}
+	code, out = w.commandLine("sync", arg, "--id", "first", "--wait")
+	require.Equal(t, 0, code, out)
+	require.Contains(t, out, "Succeeded: applied 2 objects")
+	require.Equal(t, int64(32), w.get("shop").Status.HandledRequestsTotal)
+	require.Equal(t, int64(2), w.get("shop").Status.Fence.Number, "syncs")
+	for _, handled := range w.get("shop").Status.LastHandledRequests {
+		require.NotEqual(t, "first", handled.ID)
+	}
 }
 
 // D30, SPEC 4: reconcile looks at once, suspend stops syncs and keeps requests, resume serves them.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"convoy.dev/convoy/activities"
@@ -11,6 +12,7 @@ import (
 	"convoy.dev/convoy/internal/release"
 	"convoy.dev/convoy/workflows"
 
+	"go.temporal.io/sdk/client"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -20,6 +22,8 @@ import (
 type awaited struct {
 	*request
 	answer *v1alpha1.HandledRequest
+	// absent is in how many looks in a row the loop neither kept the request nor served it.
+	absent int
 }
 
 // followRequest shows what happens until the request is answered, and ends with the code of the answer's reason. When
@@ -61,6 +65,9 @@ func (a *awaited) result(ctx context.Context) (workflows.SyncResult, error) {
 			return workflows.SyncResult{}, mayRequest(rel)
 		case err == nil:
 			failures = 0
+			if a.answer = a.missed(ctx); a.answer != nil {
+				return a.end(ctx, rel)
+			}
 		case errors.Is(err, release.ErrNotFound):
 			return workflows.SyncResult{}, err
 		default:
@@ -73,6 +80,35 @@ func (a *awaited) result(ctx context.Context) (workflows.SyncResult, error) {
 			return workflows.SyncResult{}, ctx.Err()
 		case <-ticker.C:
 		}
+	}
+}
+
+// absentLooks is from when on an answer counts as missed; status has it a moment after the loop, as a rule.
+const absentLooks = 3
+
+// missed is an answer that status no longer shows: of many requests that one sync answers it shows each for a moment
+// only (D35). The loop remembers more of them, and tells an update with the same id.
+func (a *awaited) missed(ctx context.Context) *v1alpha1.HandledRequest {
+	status, err := a.loopStatus(ctx, a.key)
+	if err != nil || status.Suspended || status.SyncRunID != "" || slices.Contains(status.Waiting, a.id) {
+		a.absent = 0
+		return nil
+	}
+	if a.absent++; a.absent < absentLooks {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookFor)
+	defer cancel()
+	handle, err := a.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+		WorkflowID: release.ReleaseWorkflowID(a.key.Namespace, a.key.Name), UpdateName: workflows.UpdateSync,
+		Args: []any{a.in}, WaitForStage: client.WorkflowUpdateStageCompleted,
+	})
+	var answer workflows.SyncAnswer
+	if err != nil || handle.Get(ctx, &answer) != nil {
+		return nil // it is served after all, or the loop refuses: status will tell
+	}
+	return &v1alpha1.HandledRequest{
+		ID: answer.ID, Result: answer.Result, Reason: answer.Reason, Message: answer.Message, Digest: answer.Digest, RunID: answer.RunID,
 	}
 }
 

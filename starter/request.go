@@ -45,6 +45,7 @@ type request struct {
 	rel     *v1alpha1.Release
 	key     types.NamespacedName
 	id      string
+	in      workflows.SyncRequest
 	queue   string // of the loop
 }
 
@@ -92,11 +93,11 @@ func (p *program) askForSync(ctx context.Context, arg string, flags syncFlags) e
 		if asked.id = flags.id; asked.id == "" {
 			asked.id = loops.NewID()
 		}
+		asked.in = workflows.SyncRequest{ID: asked.id, Force: flags.force, RequestedBy: flags.requestedBy}
 		if answer := asked.answerIn(asked.rel); answer != nil {
 			p.printf("request %s was answered already: %s", asked.id, answer.Result)
 		} else {
-			in := workflows.SyncRequest{ID: asked.id, Force: flags.force, RequestedBy: flags.requestedBy}
-			if err := p.loops(asked.temporal).Sync(ctx, asked.key, in); err != nil {
+			if err := p.loops(asked.temporal).Sync(ctx, asked.key, asked.in); err != nil {
 				return asked.notReached(err)
 			}
 			p.printf("sync of Release %s asked for, request %s", asked.key, asked.id)

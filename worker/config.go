@@ -61,7 +61,7 @@ func readConfig(args []string, env func(string) string) (config, error) {
 	flags.IntVar(&cfg.perCluster, "max-activities-per-cluster", 25, "how many activities may work on one target cluster at a time, so that a dead one leaves slots for the others")
 	flags.IntVar(&cfg.workflowCache, "workflow-cache", 10_000, "how many workflows are kept in memory, about 60 KB each; one that is not has to be replayed for each step. 0: none")
 	flags.IntVar(&cfg.loopHistoryEvents, "loop-history-events", 2000, "length of its history, in events, at which the loop of a Release continues as new")
-	flags.StringVar(&cfg.listenAddress, "listen-address", ":8080", "address of /healthz and /readyz; empty: none")
+	flags.StringVar(&cfg.listenAddress, "listen-address", ":8080", "address of /healthz, /readyz and the requests for syncs over HTTP; empty: none")
 	flags.DurationVar(&cfg.stopTimeout, "stop-timeout", 25*time.Second, "how long running steps may take to stop after SIGTERM")
 	flags.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	flags.Usage = func() { usage(flags) }
