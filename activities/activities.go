@@ -150,6 +150,8 @@ type Runs interface {
 	// Beat records a heartbeat at once and returns when the server has confirmed it (D16). It fails with
 	// *temporal.CanceledError when the activity is to stop, and with NotFound when another attempt took over.
 	Beat(ctx context.Context, taskToken []byte, progress any) error
+	// Searchable tells whether Temporal knows convoy's search attributes, as far as this worker may ask.
+	Searchable(ctx context.Context) bool
 	// Ended tells the loop of a Release that a sync has ended, unless the loop is the parent run and still open: then
 	// Temporal itself does. A loop that is not there is no error.
 	Ended(ctx context.Context, loopID, parentRunID, syncRunID string) error

@@ -3,6 +3,10 @@ package activities
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 
 	"convoy.dev/convoy/api/v1alpha1"
 	"convoy.dev/convoy/internal/release"
@@ -40,20 +44,21 @@ func (p *preparation) runDeletion(ctx context.Context, _ *lease) (Prepared, erro
 	return Prepared{Sync: p.ref, Orphans: len(p.orphans), Prune: p.rel.Spec.SyncPolicy.Prune}, nil
 }
 
-// FinishDeletion lets a Release go whose objects are pruned: it removes convoy's finalizer. The inventory goes with the
-// Release, and with it the records of protected objects, which stay.
+// FinishDeletion lets a Release go whose objects are pruned: it tells what became of them in an event, and removes
+// convoy's finalizer. The inventory goes with the Release, and with it the records of protected objects, which stay.
 //
 // Idempotent: a Release that is gone, or has no such finalizer, is left alone.
 // Fails with: Waiting while the control cluster is out of reach.
 // Heartbeat: the step's name.
-func (a *Activities) FinishDeletion(ctx context.Context, in SyncRef) error {
+func (a *Activities) FinishDeletion(ctx context.Context, in FinishInput) error {
 	_, err := perform(ctx, a, "finish", release.PruneFailed, func(ctx context.Context, _ *lease) (struct{}, error) {
-		rel, err := a.fenced(ctx, in)
+		rel, err := a.fenced(ctx, in.Sync)
 		var gone *release.Problem
 		if errors.As(err, &gone) {
 			return struct{}{}, nil
 		}
-		if err == nil {
+		if err == nil && slices.Contains(rel.Finalizers, v1alpha1.FinalizerPrune) {
+			a.event(ctx, rel, SyncRef{Digest: strconv.FormatInt(in.Sync.Fence, 10)}, "Normal", "Deleted", "%s", in.says())
 			err = a.control.SetFinalizer(ctx, rel, v1alpha1.FinalizerPrune, false)
 		}
 		if err != nil && ctx.Err() == nil && !errors.Is(err, errFenced) {
@@ -62,4 +67,16 @@ func (a *Activities) FinishDeletion(ctx context.Context, in SyncRef) error {
 		return struct{}{}, err
 	})
 	return err
+}
+
+// says tells what became of the objects of a deleted Release.
+func (in FinishInput) says() string {
+	text := fmt.Sprintf("the Release goes, and %d of its objects are deleted", in.Deleted)
+	if in.Kept.Total > 0 {
+		text += fmt.Sprintf("; %d stay: %s", in.Kept.Total, strings.Join(in.Kept.Objects, ", "))
+	}
+	if in.Terminating.Total > 0 {
+		text += fmt.Sprintf("; %d are held by finalizers: %s", in.Terminating.Total, strings.Join(in.Terminating.Objects, ", "))
+	}
+	return text
 }

@@ -137,15 +137,16 @@ func TestPruneOrphans_S24_of_a_deletion(t *testing.T) {
 // that another sync has taken is not this deletion's (D35).
 func TestFinishDeletion_lets_the_Release_go(t *testing.T) {
 	w := deletingWorld(t)
-	in := w.sync()
+	in := FinishInput{Sync: w.sync(), Deleted: 3, Kept: Named{Objects: []string{"Namespace shop: its kind is protected"}, Total: 1}}
 	w.fail["finalizer convoy.dev/prune false"] = errors.New("no route")
 	require.Contains(t, w.fails(w.a.FinishDeletion, in, Waiting), "no route")
 	delete(w.fail, "finalizer convoy.dev/prune false")
 	w.calls = nil
 	w.succeeds(w.a.FinishDeletion, in, nil)
 	require.Equal(t, []string{"x/y"}, w.rel.Finalizers)
+	require.Equal(t, "the Release goes, and 3 of its objects are deleted; 1 stay: Namespace shop: its kind is protected", w.events[len(w.events)-1])
 	w.succeeds(w.a.FinishDeletion, in, nil)
-	require.Len(t, w.calls, 1, "the second time there is nothing to do")
+	require.Len(t, w.calls, 2, "the second time there is nothing to do")
 
 	w = deletingWorld(t)
 	w.rel.Status.Fence.Number++

@@ -72,6 +72,8 @@ type Observation struct {
 	OtherRun string `json:"otherRun,omitempty"`
 	// RunEnded: the sync that the loop waits for has ended.
 	RunEnded bool `json:"runEnded,omitempty"`
+	// Searchable: Temporal knows convoy's search attributes.
+	Searchable bool `json:"searchable,omitempty"`
 	// Supersede says by what the sync that the loop waits for is out of date (D23); empty when it is not.
 	Supersede string `json:"supersede,omitempty"`
 }
@@ -97,4 +99,13 @@ type LoopRef struct {
 	Retry bool `json:"retry,omitempty"`
 	// Cause of the sync, for people.
 	Cause string `json:"cause,omitempty"`
+}
+
+// FinishInput is what FinishDeletion needs, and what it tells.
+type FinishInput struct {
+	Sync    SyncRef `json:"sync"`
+	Deleted int     `json:"deleted,omitempty"`
+	// Kept are objects that stay, with the reason, and Terminating those that finalizers hold.
+	Kept        Named `json:"kept,omitzero"`
+	Terminating Named `json:"terminating,omitzero"`
 }

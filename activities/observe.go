@@ -62,6 +62,10 @@ func (o *observer) run(ctx context.Context) (Observation, error) {
 	if err := o.decide(ctx); err != nil {
 		return Observation{}, err
 	}
+	if o.seen.Action == release.ActSync || o.seen.Action == release.ActDelete {
+		o.seen.Searchable = o.runs.Searchable(ctx)
+		o.log.InfoContext(ctx, "to be synced", "release", key(rel).String(), "cause", o.seen.Cause)
+	}
 	return o.seen, o.write(ctx)
 }
 

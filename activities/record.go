@@ -71,6 +71,8 @@ func (a *Activities) recordSync(ctx context.Context, in Outcome) error {
 	if err != nil {
 		return err
 	}
+	a.log.InfoContext(ctx, "sync ended", "release", key(rel).String(), "reason", in.Reason, "render", release.ShortDigest(in.Sync.Digest),
+		"runID", activity.GetInfo(ctx).WorkflowExecution.RunID)
 	switch {
 	case in.Reason != string(release.Succeeded):
 		a.event(ctx, rel, in.Sync, "Warning", in.Reason, "%s", in.Message)

@@ -475,6 +475,8 @@ func (w *world) SetFinalizer(_ context.Context, rel *v1alpha1.Release, finalizer
 	return nil
 }
 
+func (w *world) Searchable(context.Context) bool { return true }
+
 func (w *world) Ended(_ context.Context, loopID, parentRunID, _ string) error {
 	return w.call("tell %s %s", loopID, parentRunID)
 }

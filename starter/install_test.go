@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"convoy.dev/convoy/internal/release"
+
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/operatorservice/v1"
@@ -65,7 +67,7 @@ func TestInstallRefusesASearchAttributeOfAnotherType(t *testing.T) {
 	namespace := s.temporalNamespace()
 	_, err := s.temporalClient(namespace).OperatorService().AddSearchAttributes(t.Context(), &operatorservice.AddSearchAttributesRequest{
 		Namespace:        namespace,
-		SearchAttributes: map[string]enumspb.IndexedValueType{attributeRelease: enumspb.INDEXED_VALUE_TYPE_INT},
+		SearchAttributes: map[string]enumspb.IndexedValueType{release.AttributeRelease: enumspb.INDEXED_VALUE_TYPE_INT},
 	})
 	require.NoError(t, err)
 	got := s.run("install", "--temporal-namespace", namespace)

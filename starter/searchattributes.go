@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"convoy.dev/convoy/api/v1alpha1"
+	"convoy.dev/convoy/internal/release"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/operatorservice/v1"
@@ -15,17 +16,10 @@ import (
 	sdk "go.temporal.io/sdk/temporal"
 )
 
-// The search attributes of syncs: they find the syncs of a Release ("team-a/shop") or of a Cluster ("team-a/prod-eu",
-// empty for the control cluster).
-const (
-	attributeRelease = "ConvoyRelease"
-	attributeCluster = "ConvoyCluster"
-)
-
 // searchAttributes are what `convoy install` registers.
 var searchAttributes = map[string]enumspb.IndexedValueType{
-	attributeRelease: enumspb.INDEXED_VALUE_TYPE_KEYWORD,
-	attributeCluster: enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+	release.AttributeRelease: enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+	release.AttributeCluster: enumspb.INDEXED_VALUE_TYPE_KEYWORD,
 }
 
 // searchAttributes lists the custom ones of the Temporal namespace.
@@ -71,10 +65,10 @@ func attributesOf(rel *v1alpha1.Release, registered map[string]enumspb.IndexedVa
 		}
 	}
 	updates := []sdk.SearchAttributeUpdate{
-		sdk.NewSearchAttributeKeyKeyword(attributeRelease).ValueSet(rel.Namespace + "/" + rel.Name),
+		sdk.NewSearchAttributeKeyKeyword(release.AttributeRelease).ValueSet(rel.Namespace + "/" + rel.Name),
 	}
 	if ref := rel.Spec.ClusterRef; ref != nil {
-		updates = append(updates, sdk.NewSearchAttributeKeyKeyword(attributeCluster).ValueSet(rel.Namespace+"/"+ref.Name))
+		updates = append(updates, sdk.NewSearchAttributeKeyKeyword(release.AttributeCluster).ValueSet(rel.Namespace+"/"+ref.Name))
 	}
 	return sdk.NewSearchAttributes(updates...), true
 }

@@ -68,7 +68,7 @@ func TestSyncStartsAWorkflowThatTemporalFinds(t *testing.T) {
 	convert := converter.GetDefaultDataConverter()
 	require.NoError(t, convert.FromPayload(described.ExecutionConfig.UserMetadata.Summary, &summary))
 	require.Equal(t, arg+" -> control cluster (manual, force, render aaaaaaaaaaaa)", summary)
-	require.NoError(t, convert.FromPayload(described.WorkflowExecutionInfo.SearchAttributes.IndexedFields[attributeRelease], &of))
+	require.NoError(t, convert.FromPayload(described.WorkflowExecutionInfo.SearchAttributes.IndexedFields[release.AttributeRelease], &of))
 	require.Equal(t, arg, of)
 
 	t.Run("a second one is refused", func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"convoy.dev/convoy/activities"
@@ -15,6 +16,7 @@ import (
 	"convoy.dev/convoy/workflows"
 
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -111,7 +113,45 @@ func (s sources) Fetch(ctx context.Context, src v1alpha1.Source) ([]release.File
 }
 
 // runs is what activities need of Temporal.
-type runs struct{ client client.Client }
+type runs struct {
+	client     client.Client
+	namespace  string
+	searchable *searchable
+}
+
+// searchable remembers for a while whether Temporal knows convoy's search attributes. They count as known only some time
+// after they were first seen: what was registered a moment ago is not known to every part of Temporal yet, and a
+// workflow task with an unknown attribute fails.
+type searchable struct {
+	mu           sync.Mutex
+	since, until time.Time
+}
+
+const (
+	searchableAfter = 90 * time.Second
+	searchableFor   = 5 * time.Minute
+)
+
+// Searchable asks Temporal for its custom search attributes. A worker that may not ask does without them.
+func (r runs) Searchable(ctx context.Context) bool {
+	known := r.searchable
+	known.mu.Lock()
+	defer known.mu.Unlock()
+	now := time.Now()
+	if now.After(known.until) {
+		list, err := r.client.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: r.namespace})
+		registered := list.GetCustomAttributes()
+		switch {
+		case err != nil || registered[release.AttributeRelease] != enumspb.INDEXED_VALUE_TYPE_KEYWORD ||
+			registered[release.AttributeCluster] != enumspb.INDEXED_VALUE_TYPE_KEYWORD:
+			known.since = time.Time{}
+		case known.since.IsZero():
+			known.since = now
+		}
+		known.until = now.Add(searchableFor)
+	}
+	return !known.since.IsZero() && now.Sub(known.since) >= searchableAfter
+}
 
 func (r runs) Running(ctx context.Context, workflowID, runID string) (running bool, closedAt time.Time, err error) {
 	answer, err := r.client.DescribeWorkflowExecution(ctx, workflowID, runID)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -56,11 +57,15 @@ func newWorker(ctx context.Context, cfg config, logger *slog.Logger) (*convoyWor
 		w.close()
 		return nil, err
 	}
+	temporal, err := cfg.temporal()
+	if err != nil {
+		return nil, err
+	}
 	options := activities.Options{
 		Control: w.releases,
 		Targets: targets{pool: k8s.NewPool(), control: w.releases},
 		Source:  sources{source.New(source.Options{PathRoots: cfg.pathRoots, AllowLocalURLs: cfg.allowLocalURLs})},
-		Runs:    runs{w.client},
+		Runs:    runs{client: w.client, namespace: cmp.Or(temporal.Namespace, client.DefaultNamespace), searchable: &searchable{}},
 		Log:     logger,
 
 		PerCluster: cfg.perCluster,

@@ -38,5 +38,7 @@ func (s *sync) deletion(ctx workflow.Context) error {
 	}
 	s.result.Pruned = result.Deleted
 	s.enter("finish")
-	return callOnly(ctx, s.option("let the Release go", "finish", time.Minute), act.FinishDeletion, plan.Sync)
+	return callOnly(ctx, s.option("let the Release go", "finish", time.Minute), act.FinishDeletion, activities.FinishInput{
+		Sync: plan.Sync, Deleted: result.Deleted, Kept: result.Kept, Terminating: result.Terminating,
+	})
 }

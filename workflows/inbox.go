@@ -213,9 +213,26 @@ func (l *loop) ask(ctx workflow.Context, how string, request SyncRequest) string
 	id := request.ID[:min(len(request.ID), maxID)]
 	if !l.knows(id) {
 		l.mem.Waiting = l.mem.Waiting.Join(release.Request{IDs: []string{id}, Force: request.Force, RequestedBy: request.RequestedBy})
+		l.lookBeside(ctx)
 	}
 	return id
 }
+
+// lookBeside brings the next look forward when a request meets a sync that takes its time: the sync may wait for
+// something that the source has mended since, and nobody who asks wants to wait for the interval (D23). The request
+// alone restarts nothing.
+func (l *loop) lookBeside(ctx workflow.Context) {
+	if r := l.mem.Running; r != nil && !r.foreign() && !r.Superseded {
+		soon := r.StartedAt.Add(lookBesideAfter)
+		if now := workflow.Now(ctx); soon.Before(now) {
+			soon = now
+		}
+		l.mem.NextDue = earlier(l.mem.NextDue, soon)
+	}
+}
+
+// lookBesideAfter is how long a sync may take before a request makes the loop look at the source beside it.
+const lookBesideAfter = 5 * time.Second
 
 // drain takes every message that has come, and the end of the child. It does not yield.
 func (l *loop) drain(ctx workflow.Context) {

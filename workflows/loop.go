@@ -247,7 +247,7 @@ func deref(r *release.Request) release.Request {
 
 // execute starts the child workflow. Its parent may continue as new meanwhile, so the child is abandoned by it.
 func (l *loop) execute(ctx workflow.Context, seen activities.Observation, kind child, request *release.Request) workflow.ChildWorkflowFuture {
-	ctx = workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
+	options := workflow.ChildWorkflowOptions{
 		WorkflowID:            release.SyncWorkflowID(l.in.Namespace, l.in.Name),
 		WaitForCancellation:   true,
 		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_ABANDON,
@@ -255,7 +255,11 @@ func (l *loop) execute(ctx workflow.Context, seen activities.Observation, kind c
 		StaticSummary:         summary(l.id(), seen),
 		StaticDetails:         details(l.id(), seen, request),
 		Priority:              priority(seen.Cluster, request != nil),
-	})
+	}
+	if seen.Searchable { // a start with an unknown attribute would fail for ever
+		options.TypedSearchAttributes = l.searchAttributes(seen)
+	}
+	ctx = workflow.WithChildOptions(ctx, options)
 	in := SyncInput{Namespace: l.in.Namespace, Name: l.in.Name}
 	ref := &activities.LoopRef{Failures: l.mem.Failures, Cause: seen.Cause}
 	switch {
@@ -269,6 +273,15 @@ func (l *loop) execute(ctx workflow.Context, seen activities.Observation, kind c
 		return workflow.ExecuteChildWorkflow(ctx, "DeleteWorkflow", in)
 	}
 	return workflow.ExecuteChildWorkflow(ctx, "SyncWorkflow", in)
+}
+
+// searchAttributes find a sync by its Release and its Cluster.
+func (l *loop) searchAttributes(seen activities.Observation) temporal.SearchAttributes {
+	updates := []temporal.SearchAttributeUpdate{temporal.NewSearchAttributeKeyKeyword(release.AttributeRelease).ValueSet(l.id())}
+	if seen.Cluster != "" {
+		updates = append(updates, temporal.NewSearchAttributeKeyKeyword(release.AttributeCluster).ValueSet(l.in.Namespace+"/"+seen.Cluster))
+	}
+	return temporal.NewSearchAttributes(updates...)
 }
 
 func summary(id string, seen activities.Observation) string {

@@ -299,7 +299,7 @@ func TestReleaseWorkflow_hands_everything_over(t *testing.T) {
 	require.Equal(t, "s1", m.SyncedSpec)
 	require.Equal(t, 2000, m.MaxEvents)
 	require.Equal(t, l.cadence, m.Cadence)
-	require.True(t, m.NextDue.After(l.began.Add(10*time.Minute)))
+	require.WithinDuration(t, l.began.Add(10*time.Minute), m.NextDue, time.Second, "the request that has just come wants a look beside the sync")
 
 	next := newLife(t)
 	next.until, next.last = 4*time.Hour, &activities.Ended{Result: "Succeeded"}

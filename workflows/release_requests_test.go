@@ -348,3 +348,44 @@ func TestReleaseWorkflow_D26_writes_the_answer_that_a_sync_could_not(t *testing.
 	require.Equal(t, "it went wrong", l.status[0].Message)
 	require.Equal(t, 1, l.looked(time.Minute+oneSync, time.Minute+oneSync+time.Second), "at once")
 }
+
+// D23: a request that meets a sync which takes its time makes the loop look at the source beside it, so that what was
+// mended meanwhile takes the waiting sync's place; where nothing is new the sync waits on, and the request with it. A sync
+// that has just begun is left alone for a moment: as a rule it ends by itself.
+func TestReleaseWorkflow_D23_a_request_looks_beside_the_sync_that_runs(t *testing.T) {
+	for name, c := range map[string]struct {
+		asked  time.Duration
+		mended bool
+		look   time.Duration
+	}{
+		"mended":           {10 * time.Minute, true, 10 * time.Minute},
+		"nothing new":      {10 * time.Minute, false, 10 * time.Minute},
+		"just begun":       {time.Minute + time.Second, false, time.Minute + 5*time.Second},
+		"begun and mended": {time.Minute + time.Second, true, time.Minute + 5*time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := idle(t)
+			l.cadence.Interval, l.until = 5*time.Hour, 30*time.Minute
+			heard := 0
+			l.syncing = thereafter(waiting(&heard, true), takes(time.Second))
+			l.sees = func(in activities.ObserveInput, seen *activities.Observation) {
+				if in.Running != nil && c.mended {
+					seen.Supersede = "render new"
+				}
+			}
+			l.asks(time.Minute, SyncRequest{ID: "a"})
+			l.asks(c.asked, SyncRequest{ID: "b"})
+			l.lives()
+			looks := l.looked(c.look-500*time.Millisecond, c.look+500*time.Millisecond)
+			if c.mended {
+				require.Equal(t, 2, looks, "beside the sync, and for the next one")
+				require.Equal(t, 1, heard)
+				require.Equal(t, "a | b", l.requested())
+				return
+			}
+			require.Equal(t, 1, looks)
+			require.Zero(t, heard)
+			require.Equal(t, "a", l.requested(), "it waits for the sync")
+		})
+	}
+}

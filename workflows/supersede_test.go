@@ -154,8 +154,8 @@ func deletionStage(t *testing.T) *stage {
 	s.OnActivity(act.PrepareDeletion, mock.Anything, mock.Anything).Return(func(context.Context, activities.PrepareInput) (activities.Prepared, error) {
 		return p, s.play("prepare")
 	})
-	s.OnActivity(act.FinishDeletion, mock.Anything, mock.Anything).Return(func(_ context.Context, in activities.SyncRef) error {
-		require.True(t, in.Deleting)
+	s.OnActivity(act.FinishDeletion, mock.Anything, mock.Anything).Return(func(_ context.Context, in activities.FinishInput) error {
+		require.True(t, in.Sync.Deleting)
 		return s.play("finish")
 	})
 	return s

@@ -20,6 +20,13 @@ func ReleaseWorkflowID(namespace, name string) string { return "release:" + name
 // SyncWorkflowID is the id of the SyncWorkflow of a Release (SPEC 4).
 func SyncWorkflowID(namespace, name string) string { return "sync:" + namespace + ":" + name }
 
+// The search attributes of syncs in Temporal, both of type Keyword: they find the syncs of a Release ("team-a/shop") and
+// of a Cluster ("team-a/prod-eu", absent for the control cluster). convoy works without them.
+const (
+	AttributeRelease = "ConvoyRelease"
+	AttributeCluster = "ConvoyCluster"
+)
+
 // CheckNames refuses what cannot be a Release: an empty name, one with a colon, or one that makes too long an id.
 func CheckNames(namespace, name string) error {
 	switch {
