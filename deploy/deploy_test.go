@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -98,6 +99,36 @@ func TestTheWorkersManifestFitsTheWorker(t *testing.T) {
 		account = account || ok && object.GetObjectKind().GroupVersionKind().Kind == "ServiceAccount" && named.GetName() == pod.ServiceAccountName
 	}
 	require.True(t, account, "deploy/rbac makes the ServiceAccount %s", pod.ServiceAccountName)
+}
+
+func TestTheServiceLeadsToTheWorkersEndpoint(t *testing.T) {
+	objects := decode(t, "worker.yaml")
+	require.Len(t, objects, 2)
+	worker, service := objects[0].(*appsv1.Deployment), objects[1].(*corev1.Service)
+	require.Equal(t, worker.Namespace, service.Namespace)
+	require.Equal(t, worker.Spec.Template.Labels, service.Spec.Selector)
+	require.Len(t, service.Spec.Ports, 1)
+	require.Equal(t, worker.Spec.Template.Spec.Containers[0].Ports[0].Name, service.Spec.Ports[0].TargetPort.String())
+}
+
+// The README promises that one of its objects can be taken out, and that a drift of one field leaves others to convoy.
+func TestTheFirstReleaseDoesWhatTheReadmeSays(t *testing.T) {
+	rel := decode(t, "../examples/first-release.yaml")[0].(*v1alpha1.Release)
+	require.True(t, rel.Spec.SyncPolicy.Prune.Orphaned)
+	render, err := release.Parse([]release.File{{Name: "inline", Data: []byte(*rel.Spec.Source.Inline)}})
+	require.NoError(t, err)
+	require.Len(t, render.Objects, 2)
+	var first corev1.ConfigMap
+	require.NoError(t, yaml.Unmarshal([]byte(strings.Split(*rel.Spec.Source.Inline, "---\n")[0]), &first))
+	require.Greater(t, len(first.Data), 1)
+}
+
+// The hooks of the examples are Jobs that a cluster takes: the template of the Job's Pods lies one level deeper.
+func TestTheExampleOfHooksHasContainers(t *testing.T) {
+	hooks := decode(t, "../examples/hooks.yaml")[0].(*v1alpha1.Release).Spec.Hooks
+	for _, hook := range append(hooks.PreSync, hooks.PostSync...) {
+		require.NotEmpty(t, hook.Job.Template.Spec.Template.Spec.Containers, hook.Name)
+	}
 }
 
 // compose is what is checked of docker-compose.yaml.

@@ -244,7 +244,7 @@ func TestEveryDependencyHasAReason(t *testing.T) {
 func TestLinksLeadSomewhere(t *testing.T) {
 	pages, err := filepath.Glob("*.md")
 	require.NoError(t, err)
-	for _, page := range append(pages, "../README.md", "../CONTRIBUTING.md", "../CHANGELOG.md", "../dev/README.md") {
+	for _, page := range append(pages, "../README.md", "../CONTRIBUTING.md", "../CHANGELOG.md", "../dev/README.md", "../examples/README.md") {
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
 		for _, match := range regexp.MustCompile(`\]\(([^)]+)\)`).FindAllStringSubmatch(string(text), -1) {

@@ -29,6 +29,10 @@ func (p *program) clusterConfig() (*rest.Config, error) {
 	}
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: p.globals.context}
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, failf(exitUsage, "control cluster: no kubeconfig is named, and there is none at %s: name a kubeconfig with --kubeconfig or KUBECONFIG",
+			p.homeKubeconfig())
+	}
 	if err != nil {
 		return nil, failf(exitUsage, "control cluster: %v: name a kubeconfig with --kubeconfig or KUBECONFIG, and a context with --context", err)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -43,9 +44,14 @@ func (p *program) diffCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			path := rel.Spec.Source.Path
+			if path != nil && len(options.PathRoots) == 0 {
+				return failf(exitUsage, "Release %s comes from the path %s on the worker, and diff renders on this machine: name a directory here that holds it with --path-root",
+					args[0], *path)
+			}
 			seen, err := preview.Look(ctx, preview.Input{Release: rel, Control: cluster, Source: source.New(options)})
 			if err != nil {
-				return err
+				return onThisMachine(err, path != nil)
 			}
 			for _, warning := range seen.Warnings {
 				p.warnf("warning: %s", warning)
@@ -58,6 +64,15 @@ func (p *program) diffCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&options.AllowLocalURLs, "allow-local-urls", false, "let url sources lead to loopback, link-local and metadata addresses")
 	_ = cmd.MarkFlagDirname("path-root")
 	return cmd
+}
+
+// onThisMachine adds to the fault of a path source where it was looked for: the worker may well have it.
+func onThisMachine(err error, isPath bool) error {
+	var fetch *source.Error
+	if isPath && errors.As(err, &fetch) {
+		return failf(exitRenderFailed, "%s: %s (on this machine: the worker has files and a --path-root of its own)", release.RenderFailed, fetch.Message)
+	}
+	return err
 }
 
 // diffExit is what the next sync would come to.

@@ -178,8 +178,12 @@ func TestDiffTellsWhyASyncWouldBeRefused(t *testing.T) {
 		rel.Spec.Source.Path = &root
 		require.NoError(t, s.client.Create(t.Context(), rel))
 		got := s.run("diff", s.namespace+"/path")
-		require.Equal(t, exitRenderFailed, got.code)
+		require.Equal(t, exitUsage, got.code)
+		require.Contains(t, got.stderr, "comes from the path "+root+" on the worker, and diff renders on this machine")
 		require.Contains(t, got.stderr, "--path-root")
+		got = s.run("diff", s.namespace+"/path", "--path-root", t.TempDir())
+		require.Equal(t, exitRenderFailed, got.code)
+		require.Contains(t, got.stderr, "(on this machine: the worker has files and a --path-root of its own)")
 		got = s.run("diff", s.namespace+"/path", "--path-root", root)
 		require.Equal(t, exitDifferent, got.code, got.stderr)
 	})
@@ -209,7 +213,7 @@ func TestDiffGoesToTheClusterOfTheRelease(t *testing.T) {
 	rel.Spec.Source.Inline, rel.Spec.ClusterRef = &manifests, &v1alpha1.ClusterReference{Name: "far"}
 	require.NoError(t, s.client.Create(t.Context(), rel))
 	got := s.run("diff", s.namespace+"/shop")
-	require.Equal(t, exitFailed, got.code)
+	require.Equal(t, exitDeployFailed, got.code)
 	require.Contains(t, got.stderr, `names Cluster "far", which is not in namespace`)
 
 	kubeconfig, err := os.ReadFile(teststack.Endpoints(t).Kubeconfig)

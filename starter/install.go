@@ -29,7 +29,7 @@ func (p *program) installCommand() *cobra.Command {
 		Short:             "Install convoy's kinds and search attributes; repeatable",
 		Long:              longInstall,
 		Example:           "  convoy install --dry-run\n  convoy install --temporal-address temporal.example.com:7233",
-		Args:              cobra.NoArgs,
+		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: does(func(ctx context.Context, _ []string) error {
 			if err := p.installDefinitions(ctx, dryRun); err != nil {

@@ -30,7 +30,7 @@ func (p *program) listCommand() *cobra.Command {
 is it looked at again. With -o wide also the target, the applied render and whole messages; with -o json or yaml each
 Release's status as the API server has it.`,
 		Example:           "  convoy list\n  convoy list -n team-a -o wide",
-		Args:              cobra.NoArgs,
+		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: does(func(ctx context.Context, _ []string) error {
 			if format != wide && checkFormat(format) != nil {
@@ -103,7 +103,7 @@ func printList(w io.Writer, list []v1alpha1.Release, wide bool, now time.Time) {
 }
 
 // listedMessage is how many characters of a message a row shows.
-const listedMessage = 60
+const listedMessage = 40
 
 func listRow(rel *v1alpha1.Release, wide bool, now time.Time) []string {
 	status := rel.Status

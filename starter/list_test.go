@@ -48,7 +48,7 @@ team-a      new         -                    -                    -           - 
 team-a      well        True                 True                 5m ago      in 3m    -
 team-a      failing     False/DeployFailed   False/DeployFailed   5m ago      now      -           ConfigMap a: refused
 team-a      differs     True                 False/OutOfSync      5m ago      in 60m   -           ask for it
-team-a      suspended   True                 True                 5m ago      -        true        spec.suspend is set: no sync starts until it is lifted (co…
+team-a      suspended   True                 True                 5m ago      -        true        spec.suspend is set: no sync starts un…
 `
 
 func TestAListShowsEachReleaseInOneLine(t *testing.T) {

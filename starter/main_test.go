@@ -38,7 +38,7 @@ func TestTheCommandLineIsCheckedFirst(t *testing.T) {
 		code int
 		says string
 	}{
-		{"unknown command", nil, []string{"stat"}, exitUsage, "Did you mean this?\n\tstatus"},
+		{"unknown command", nil, []string{"stat"}, exitUsage, "unknown command \"stat\" for \"convoy\": did you mean status? (`convoy --help` lists the commands)\n"},
 		{"unknown flag", nil, []string{"diff", "--nope", "a/b"}, exitUsage, "unknown flag: --nope: see `convoy diff --help`"},
 		{"no Release", nil, []string{"sync"}, exitUsage, "convoy sync takes one argument, NAMESPACE/NAME"},
 		{"two Releases", nil, []string{"status", "a/b", "c/d"}, exitUsage, "and got 2"},
@@ -50,16 +50,18 @@ func TestTheCommandLineIsCheckedFirst(t *testing.T) {
 		{"digest", nil, []string{"sync", "a/b", "--digest", "abc"}, exitUsage, "write sha256: and 64 hex digits"},
 		{"id and digest", nil, []string{"sync", "a/b", "--id", "x", "--digest", digestA}, exitUsage, "use one of them"},
 		{"id with a space", nil, []string{"sync", "a/b", "--id", "x y"}, exitUsage, "neither spaces nor control characters"},
-		{"list takes no Release", nil, []string{"list", "a/b"}, exitUsage, "unknown command"},
+		{"command like no other", nil, []string{"xyzzy"}, exitUsage, "unknown command \"xyzzy\" for \"convoy\" (`convoy --help`"},
+		{"list takes no Release", nil, []string{"list", "a/b"}, exitUsage, `convoy list takes no argument, and got "a/b"`},
 		{"format of a list", nil, []string{"list", "-o", "xml"}, exitUsage, "-o xml: use json, yaml or wide"},
 		{"environment", []string{"CONVOY_FORCE=perhaps"}, []string{"sync", "a/b"}, exitUsage, `CONVOY_FORCE="perhaps"`},
-		{"no kubeconfig", nil, []string{"status", "a/b"}, exitUsage, "name a kubeconfig with --kubeconfig or KUBECONFIG"},
+		{"no kubeconfig", nil, []string{"status", "a/b"}, exitUsage, home[len("HOME="):] + "/.kube/config: name a kubeconfig with --kubeconfig or KUBECONFIG"},
 		{"kubeconfig that is not there", nil, []string{"status", "a/b", "--kubeconfig", "/nope"}, exitUsage, "/nope"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := convoy(t.Context(), append(tc.env, home), tc.args...)
 			require.Equal(t, tc.code, got.code, got.stderr)
 			require.Contains(t, got.stderr, tc.says)
+			require.NotContains(t, got.stderr, "KUBERNETES_MASTER")
 			require.Empty(t, got.stdout)
 		})
 	}

@@ -75,12 +75,21 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	var known *failure
 	if !errors.As(err, &known) {
 		// Whatever a command returns is a failure: this is cobra's own word on the command line.
-		known = failf(exitUsage, "%v: see `convoy --help`", err)
+		known = ofCommandLine(err)
 	}
 	if known.message != "" {
 		p.warnf("convoy: %s", known.message)
 	}
 	return known.code
+}
+
+// ofCommandLine is an unknown command in one line, with the ones that it may have been meant for.
+func ofCommandLine(err error) *failure {
+	text, suggested, _ := strings.Cut(err.Error(), "\n\nDid you mean this?\n")
+	if names := strings.Fields(suggested); len(names) > 0 {
+		text += ": did you mean " + strings.Join(names, " or ") + "?"
+	}
+	return failf(exitUsage, "%s (`convoy --help` lists the commands)", oneLine(text))
 }
 
 const longHelp = `convoy keeps Kubernetes clusters in the state that your rendered manifests describe.
@@ -164,6 +173,14 @@ func does(work func(ctx context.Context, args []string) error) func(*cobra.Comma
 		}
 		return nil
 	}
+}
+
+// noArguments is for commands that take flags only.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return failf(exitUsage, "%[1]s takes no argument, and got %[2]q: see `%[1]s --help`", cmd.CommandPath(), args[0])
+	}
+	return nil
 }
 
 // oneRelease is the argument of most commands.

@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"regexp"
 	"testing"
+	"time"
 
 	"convoy.dev/convoy/api/v1alpha1"
 	"convoy.dev/convoy/internal/release"
@@ -12,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/converter"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -115,7 +118,51 @@ func TestRequestsWaitForAWorkerInTheLoop(t *testing.T) {
 	require.Equal(t, exitInterrupted, runWith(ctx, s, out, &stderr, "sync", arg, "--wait", "--id", "r-2"))
 	require.Contains(t, out.String(), "waiting for a sync that serves request r-2")
 	require.Contains(t, stderr.String(), "convoy sync "+arg+" --id r-2 --wait")
+	got = s.run("status", arg, "--task-queue", "another")
+	require.Equal(t, exitDone, got.code, got.stderr)
+	require.Contains(t, got.stdout, "Loop        does not answer (")
+	require.Contains(t, got.stdout, "no worker polls task queue "+s.namespace+": start one with `worker --task-queue "+s.namespace+"`\n")
+	require.Contains(t, got.stdout, "to move it: `temporal workflow terminate --workflow-id "+id+"`, then `convoy reconcile "+arg+" --task-queue QUEUE`\n")
 	require.NoError(t, c.TerminateWorkflow(t.Context(), id, "", "test"))
+}
+
+// A loop that has ended would answer a query with what it did when it ended.
+func TestStatusSaysThatTheLoopIsNotRunning(t *testing.T) {
+	s := newStack(t)
+	s.env = append(s.env, "CONVOY_TASK_QUEUE="+s.namespace)
+	arg := s.release("shop", configMap("a", ""), pruning)
+	rel := s.get("shop")
+	next := metav1.NewTime(time.Now().Add(time.Hour))
+	rel.Status.NextReconcileAt = &next
+	require.NoError(t, s.client.Status().Update(t.Context(), rel))
+	again := ": the worker starts it again within ten minutes, or now with `convoy reconcile " + arg + "`\n" +
+		"            no worker polls task queue " + s.namespace
+	got := s.run("status", arg)
+	require.Contains(t, got.stdout, "Loop        not running (not found)"+again)
+	require.NotContains(t, got.stdout, "Next look")
+
+	require.Equal(t, exitDone, s.run("reconcile", arg).code)
+	require.Contains(t, s.run("status", arg).stdout, "Next look")
+	id := release.ReleaseWorkflowID(s.namespace, "shop")
+	require.NoError(t, s.temporalClient("").TerminateWorkflow(t.Context(), id, "", "test"))
+	got = s.run("status", arg)
+	require.Regexp(t, `Loop        not running \(terminated \d+s ago\)`+regexp.QuoteMeta(again), got.stdout)
+	require.NotContains(t, got.stdout, "Next look")
+
+	require.Equal(t, exitDone, s.run("suspend", arg).code)
+	require.Contains(t, s.run("status", arg).stdout, "within ten minutes\n", "a reconcile would be refused")
+}
+
+func TestTheEndsOfALoopHaveWords(t *testing.T) {
+	for _, tc := range []struct {
+		state loopState
+		says  string
+	}{
+		{loopState{end: "not found"}, "not found"},
+		{loopState{end: "terminated", endedAt: noon.Add(-3 * time.Minute)}, "terminated 3m ago"},
+	} {
+		require.Equal(t, tc.says, tc.state.howLong(noon))
+	}
 }
 
 func TestARequestThatWasAnsweredIsNotAskedForAgain(t *testing.T) {
@@ -156,7 +203,7 @@ func TestSuspendAndResumeCanBeRepeated(t *testing.T) {
 		{"resume", "is not suspended", false},
 		{"suspend", "is suspended: no sync starts before `convoy resume " + arg + "`; requests that wait are kept", true},
 		{"suspend", "is suspended already", true},
-		{"resume", "is resumed: it is looked at now", false},
+		{"resume", "is resumed: it is looked at, and requests that waited are served, as soon as a worker takes it", false},
 	} {
 		got := s.run(step.command, arg)
 		require.Equal(t, exitDone, got.code, got.stderr)

@@ -69,23 +69,24 @@ func plainStatus(rel *v1alpha1.Release) releaseStatus {
 
 // statusPage prints the status of a Release for people.
 type statusPage struct {
-	w   io.Writer
-	rel *v1alpha1.Release
-	now time.Time
+	w    io.Writer
+	rel  *v1alpha1.Release
+	loop loopView
+	now  time.Time
 }
 
 func printStatus(w io.Writer, rel *v1alpha1.Release, loop loopView, now time.Time) {
-	s := statusPage{w, rel, now}
+	s := statusPage{w, rel, loop, now}
 	s.line("Release", "%s/%s -> %s", rel.Namespace, rel.Name, targetName(rel))
 	if meta.FindStatusCondition(rel.Status.Conditions, v1alpha1.ConditionApplied) == nil && rel.Status.LastAttempted == nil {
-		s.line("Applied", "not yet: no sync has begun. Start one with `convoy sync %s/%s`", rel.Namespace, rel.Name)
+		s.line("Applied", "not yet: %s", firstSync(rel))
 		s.cadence()
-		s.loopLines(loop)
+		s.loopLines()
 		return
 	}
 	s.conditions()
 	s.cadence()
-	s.loopLines(loop)
+	s.loopLines()
 	s.attempts()
 	s.waves()
 	s.hooks()
@@ -95,6 +96,20 @@ func printStatus(w io.Writer, rel *v1alpha1.Release, loop loopView, now time.Tim
 	s.requests()
 	s.history()
 	s.temporal()
+}
+
+// firstSync says what the first sync of a Release waits for.
+func firstSync(rel *v1alpha1.Release) string {
+	name := rel.Namespace + "/" + rel.Name
+	switch {
+	case rel.DeletionTimestamp != nil:
+		return "no sync has begun, and the Release is being deleted"
+	case rel.Spec.Suspend:
+		return fmt.Sprintf("no sync has begun, and the Release is suspended: `convoy resume %s` lifts that", name)
+	case rel.Spec.SyncPolicy.Mode == v1alpha1.SyncManual:
+		return fmt.Sprintf("no sync has begun: in mode Manual only a request starts one: `convoy sync %s`", name)
+	}
+	return "no sync has begun: its loop will sync it"
 }
 
 // line writes a labelled line; more lines of the text are indented below it.
@@ -117,11 +132,22 @@ func (s statusPage) conditions() {
 		s.line("Doing", "%s", doing.Message)
 	}
 	if meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionStalled) {
-		s.line("Stalled", "it needs a person: correct what Applied says, then sync again")
+		s.line("Stalled", "it needs a person: correct what Applied says, %s", s.afterwards())
 	}
 	if synced := s.rel.Status.ObservedGeneration; synced != s.rel.Generation {
 		s.line("Changed", "the Release is at generation %d, and the last sync was of generation %d", s.rel.Generation, synced)
 	}
+}
+
+// afterwards is what follows a correction.
+func (s statusPage) afterwards() string {
+	switch {
+	case s.rel.Spec.Suspend:
+		return "and lift the suspension"
+	case s.rel.Spec.SyncPolicy.Mode == v1alpha1.SyncManual:
+		return fmt.Sprintf("then ask for a sync: `convoy sync %s/%s`", s.rel.Namespace, s.rel.Name)
+	}
+	return fmt.Sprintf("and a changed Release or render is synced by itself; after a change on the cluster: `convoy sync %s/%s`", s.rel.Namespace, s.rel.Name)
 }
 
 func (s statusPage) attempts() {

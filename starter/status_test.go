@@ -80,8 +80,7 @@ func TestStatusTellsWhatTheLoopDoes(t *testing.T) {
 	printStatus(&out, rel, loop, noon)
 	require.Contains(t, out.String(), `Out of sync applied is a, the source has b
 Next look   in 3m (2026-11-30T12:03:00Z)
-Loop        next reconcile
-            2 failures in a row
+Loop        waits for the next reconcile, after 2 failures in a row
             requests that wait: r-7, r-8
 `)
 	require.Contains(t, out.String(), `Requests (5 of 40)
@@ -95,6 +94,24 @@ Loop        next reconcile
 	require.Contains(t, out.String(), "Suspended   spec.suspend is set; 1 sync requests wait\n")
 	require.Contains(t, out.String(), "Loop        not asked\n")
 	require.NotContains(t, out.String(), "Next look")
+	rel.Spec.Suspend = false
+	out.Reset()
+	printStatus(&out, rel, loopView{ended: true, trouble: "not running"}, noon)
+	require.NotContains(t, out.String(), "Next look", "nobody looks")
+}
+
+func TestTheLoopsWordsAreSentences(t *testing.T) {
+	for says, status := range map[string]workflows.LoopStatus{
+		"is there":                                              {},
+		"waits for the next reconcile":                          {Doing: "next reconcile"},
+		"waits for the suspension to be lifted":                 {Doing: "suspended"},
+		"looks at the Release":                                  {Doing: "looking at the Release"},
+		"waits for the next try, after 1 failure in a row":      {Doing: "retry after 1 failures in a row", Failures: 1},
+		"looks at the Release, after 2 failures in a row":       {Doing: "looking at the Release", Failures: 2},
+		"a sync runs: next look whether it is still up to date": {Doing: "a sync runs: next look whether it is still up to date"},
+	} {
+		require.Equal(t, says, loopDoing(&status))
+	}
 }
 
 const waitingPage = `Release     team-a/shop -> prod-eu
@@ -155,10 +172,18 @@ func TestStatusOfAFailedReleaseSaysThatAPersonIsNeeded(t *testing.T) {
 	rel.Status.LastSuccessful = nil
 	var out bytes.Buffer
 	printStatus(&out, rel, loopView{}, noon)
-	require.Contains(t, out.String(), "Stalled     it needs a person")
+	require.Contains(t, out.String(), "Stalled     it needs a person: correct what Applied says, and a changed Release or render is synced by itself")
 	require.Contains(t, out.String(), "Attempted   Failed (Unappliable), started 2m ago (2026-11-30T11:58:00Z), took 1m0s")
 	require.Contains(t, out.String(), "Succeeded   never")
 	require.NotContains(t, out.String(), "Doing")
+	rel.Spec.SyncPolicy.Mode = v1alpha1.SyncManual
+	out.Reset()
+	printStatus(&out, rel, loopView{}, noon)
+	require.Contains(t, out.String(), "correct what Applied says, then ask for a sync: `convoy sync team-a/shop`\n")
+	rel.Spec.Suspend = true
+	out.Reset()
+	printStatus(&out, rel, loopView{}, noon)
+	require.Contains(t, out.String(), "correct what Applied says, and lift the suspension\n")
 }
 
 func TestStatusBeforeTheFirstSyncSaysHowToBegin(t *testing.T) {
@@ -167,7 +192,13 @@ func TestStatusBeforeTheFirstSyncSaysHowToBegin(t *testing.T) {
 	var out bytes.Buffer
 	printStatus(&out, rel, loopView{}, noon)
 	require.Equal(t, "Release     team-a/shop -> control cluster\n"+
-		"Applied     not yet: no sync has begun. Start one with `convoy sync team-a/shop`\n", out.String())
+		"Applied     not yet: no sync has begun: its loop will sync it\n", out.String())
+	rel.Spec.SyncPolicy.Mode = v1alpha1.SyncManual
+	require.Equal(t, "no sync has begun: in mode Manual only a request starts one: `convoy sync team-a/shop`", firstSync(rel))
+	rel.Spec.Suspend = true
+	require.Equal(t, "no sync has begun, and the Release is suspended: `convoy resume team-a/shop` lifts that", firstSync(rel))
+	rel.DeletionTimestamp = beforeP(0)
+	require.Equal(t, "no sync has begun, and the Release is being deleted", firstSync(rel))
 }
 
 // D10: the source may hold Secrets, so no output shows it.

@@ -39,8 +39,8 @@ func (p *program) resumeCommand() *cobra.Command {
 		Use:     "resume NAMESPACE/NAME",
 		GroupID: groupAct,
 		Short:   "Start syncs of a suspended Release again",
-		Long: `Take spec.suspend of a Release away: it is looked at now, and requests that waited are served. It can be repeated.
-A worker has to watch the Releases (worker --watch, which is the default).`,
+		Long: `Take spec.suspend of a Release away: it is looked at as soon as a worker takes it, and requests that waited are
+served. It can be repeated. A worker has to watch the Releases (worker --watch, which is the default).`,
 		Example:           "  convoy resume team-a/shop",
 		Args:              oneRelease,
 		ValidArgsFunction: p.completeRelease,
@@ -50,7 +50,7 @@ A worker has to watch the Releases (worker --watch, which is the default).`,
 				return err
 			}
 			if before {
-				p.printf("Release %s is resumed: it is looked at now, and requests that waited are served", args[0])
+				p.printf("Release %s is resumed: it is looked at, and requests that waited are served, as soon as a worker takes it", args[0])
 			} else {
 				p.printf("Release %s is not suspended", args[0])
 			}

@@ -61,7 +61,7 @@ func readConfig(args []string, env func(string) string) (config, error) {
 	flags.IntVar(&cfg.perCluster, "max-activities-per-cluster", 25, "how many activities may work on one target cluster at a time, so that a dead one leaves slots for the others")
 	flags.IntVar(&cfg.workflowCache, "workflow-cache", 10_000, "how many workflows are kept in memory, about 60 KB each; one that is not has to be replayed for each step. 0: none")
 	flags.IntVar(&cfg.loopHistoryEvents, "loop-history-events", 2000, "length of its history, in events, at which the loop of a Release continues as new")
-	flags.StringVar(&cfg.listenAddress, "listen-address", ":8080", "address of /healthz, /readyz and the requests for syncs over HTTP; empty: none")
+	flags.StringVar(&cfg.listenAddress, "listen-address", ":8080", "address of /healthz, /readyz and the sync endpoint; empty: none. A second worker on a machine needs another one")
 	flags.DurationVar(&cfg.stopTimeout, "stop-timeout", 25*time.Second, "how long running steps may take to stop after SIGTERM")
 	flags.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	flags.Usage = func() { usage(flags) }
@@ -120,6 +120,9 @@ func (c config) controlCluster() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = c.kubeconfig
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, errors.New("control cluster: there is no kubeconfig; name one with --kubeconfig or KUBECONFIG, or run in a cluster")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("control cluster: %w; name a kubeconfig with --kubeconfig or KUBECONFIG, or run in a cluster", err)
 	}
@@ -138,6 +141,9 @@ func (c config) temporal() (client.Options, error) {
 	}
 	if c.temporalNamespace != "" {
 		options.Namespace = c.temporalNamespace
+	}
+	if options.HostPort == "" { // said here so that errors name it
+		options.HostPort = client.DefaultHostPort
 	}
 	return options, nil
 }

@@ -28,7 +28,7 @@ func (w *convoyWorker) serveHTTP() (stop func(), err error) {
 	}
 	listener, err := net.Listen("tcp", w.cfg.listenAddress)
 	if err != nil {
-		return nil, fmt.Errorf("--listen-address: %w", err)
+		return nil, fmt.Errorf("--listen-address: %w; name a free address, or an empty one for none", err)
 	}
 	mux := http.NewServeMux()
 	w.health(mux)

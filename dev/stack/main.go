@@ -15,6 +15,8 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
+
+	"convoy.dev/convoy/dev/stack/shell"
 )
 
 func main() {
@@ -47,6 +49,9 @@ func run(opts options) error {
 	defer stack.stop()
 	if err := publish(stack.endpoints, opts.endpoints); err != nil {
 		return err
+	}
+	if !opts.stdin { // otherwise a program has started the stack, and reads the line of JSON
+		fmt.Fprint(os.Stderr, stack.endpoints.greeting())
 	}
 	if opts.endpoints != "" {
 		defer func() { _ = os.Remove(opts.endpoints) }()
@@ -91,6 +96,11 @@ type endpoints struct {
 	AuditLog        string `json:"auditLog"`
 	BinDir          string `json:"binDir"`
 	PID             int    `json:"pid"`
+}
+
+// greeting is for the person who started the stack.
+func (e endpoints) greeting() string {
+	return shell.Greeting(shell.Stack{Kubeconfig: e.Kubeconfig, TemporalAddress: e.TemporalAddress, UIURL: e.UIURL, BinDir: e.BinDir})
 }
 
 // publish prints the endpoints and writes them to the file, when one is given, whole or not at all.

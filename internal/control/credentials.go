@@ -12,7 +12,17 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Kubeconfig reads the kubeconfig of the Cluster that a Release names: nil for the control cluster itself.
+// MissingError says that a Cluster, its Secret, or the key in it is not there. Its text says what to do.
+type MissingError struct{ message string }
+
+func (e *MissingError) Error() string { return e.message }
+
+func missingf(format string, args ...any) *MissingError {
+	return &MissingError{fmt.Sprintf(format, args...)}
+}
+
+// Kubeconfig reads the kubeconfig of the Cluster that a Release names: nil for the control cluster itself. It fails with
+// a *MissingError when there is none.
 func (c *Client) Kubeconfig(ctx context.Context, rel *v1alpha1.Release) ([]byte, error) {
 	if rel.Spec.ClusterRef == nil {
 		return nil, nil
@@ -21,7 +31,7 @@ func (c *Client) Kubeconfig(ctx context.Context, rel *v1alpha1.Release) ([]byte,
 	cluster := &v1alpha1.Cluster{}
 	err := retry(ctx, func() error { return c.client.Get(ctx, key, cluster) })
 	if apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("spec.clusterRef of Release %s/%s names Cluster %q, which is not in namespace %s: create it",
+		return nil, missingf("spec.clusterRef of Release %s/%s names Cluster %q, which is not in namespace %s: create it",
 			rel.Namespace, rel.Name, key.Name, key.Namespace)
 	}
 	if err != nil {
@@ -36,14 +46,14 @@ func (c *Client) Kubeconfig(ctx context.Context, rel *v1alpha1.Release) ([]byte,
 		return c.client.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: ref.Name}, secret)
 	})
 	if apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("Cluster %s: its kubeconfigSecretRef names Secret %q, which is not there: create it", key, ref.Name)
+		return nil, missingf("Cluster %s: its kubeconfigSecretRef names Secret %q, which is not there: create it", key, ref.Name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("Cluster %s: read Secret %s: %w", key, ref.Name, err)
 	}
 	data, found := secret.Data[ref.Key]
 	if !found {
-		return nil, fmt.Errorf("Cluster %s: Secret %s has no key %q: put the kubeconfig there", key, ref.Name, ref.Key)
+		return nil, missingf("Cluster %s: Secret %s has no key %q: put the kubeconfig there", key, ref.Name, ref.Key)
 	}
 	return data, nil
 }

@@ -88,8 +88,8 @@ type Input struct {
 const retryFor = 8 * time.Second
 
 // Look renders the Release here and asks its target cluster. The identity is that of the sync: the Cluster's
-// kubeconfig, or the caller's own on the control cluster. A bad render is a *release.Problem or a *source.Error, and an
-// unreachable cluster a *release.Failure.
+// kubeconfig, or the caller's own on the control cluster. A bad render is a *release.Problem or a *source.Error, a
+// Cluster without credentials a *release.Problem, and an unreachable cluster a *release.Failure.
 func Look(ctx context.Context, in Input) (*Preview, error) {
 	render, err := Render(ctx, in.Source, in.Release)
 	if err != nil {
@@ -147,12 +147,16 @@ type look struct {
 func (l *look) connect(ctx context.Context) error {
 	cfg := l.Control.Config()
 	kubeconfig, err := l.Control.Kubeconfig(ctx, l.Release)
-	if err != nil {
+	var missing *control.MissingError
+	switch {
+	case errors.As(err, &missing):
+		return release.Problemf(release.DeployFailed, "%s", missing.Error())
+	case err != nil:
 		return err
 	}
 	if kubeconfig != nil {
 		if cfg, err = k8s.RestConfig(kubeconfig); err != nil {
-			return fmt.Errorf("Cluster %s/%s: %w", l.Release.Namespace, l.Release.Spec.ClusterRef.Name, err)
+			return release.Problemf(release.DeployFailed, "Cluster %s/%s: %v", l.Release.Namespace, l.Release.Spec.ClusterRef.Name, err)
 		}
 	}
 	cluster, err := k8s.NewPool().Connect(cfg)
