@@ -162,6 +162,21 @@ func TestReleaseWorkflow_D22_a_look_does_not_end_a_retry_in_manual_mode(t *testi
 	require.Equal(t, SyncInput{Namespace: "team-a", Name: "shop", Force: true, RequestedBy: "ann", Loop: &activities.LoopRef{Failures: 1, Retry: true}}, l.syncs[1].in)
 }
 
+// S4 D22: a Release that becomes a manual one after a failure that nobody asked for is not retried.
+func TestReleaseWorkflow_S4_a_retry_ends_in_manual_mode(t *testing.T) {
+	l := newLife(t)
+	l.until = 20 * time.Minute
+	l.syncing = ends("DeployFailed", SyncFailure{})
+	l.sees = func(_ activities.ObserveInput, seen *activities.Observation) {
+		if len(l.looks) > 2 && seen.Action == release.ActSync {
+			seen.Action, seen.Manual = release.ActNothing, true
+		}
+	}
+	l.at(10*time.Minute, func() { require.Equal(t, "next reconcile", l.query().Doing) })
+	l.lives()
+	require.Len(t, l.syncs, 2)
+}
+
 // D16: after a sync that may have left a request in flight the next pass is a whole sync, also after a look in between.
 func TestReleaseWorkflow_D16_remembers_that_the_next_pass_is_a_whole_sync(t *testing.T) {
 	l := newLife(t)
