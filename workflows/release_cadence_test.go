@@ -237,6 +237,27 @@ func TestReleaseWorkflow_D16_what_did_not_begin_puts_its_request_back(t *testing
 	}
 }
 
+// D26: an update that comes while a sync fails to start is served with the request of that sync.
+func TestReleaseWorkflow_D26_an_update_while_a_sync_does_not_start(t *testing.T) {
+	l := newLife(t)
+	l.until = 10 * time.Minute
+	l.last = &activities.Ended{Result: "Succeeded"}
+	l.syncing = func(_ workflow.Context, n int, _ SyncInput) (SyncResult, error) {
+		if n == 1 {
+			return SyncResult{}, testsuite.ErrMockStartChildWorkflowFailed
+		}
+		return SyncResult{}, nil
+	}
+	l.OnWorkflow("SyncWorkflow", mock.Anything, mock.Anything).After(10 * time.Second).Return(func(ctx workflow.Context, in SyncInput) (SyncResult, error) {
+		return l.sync(ctx, in, false)
+	})
+	l.asks(time.Minute, SyncRequest{ID: "a"})
+	u := l.update(time.Minute+5*time.Second, SyncRequest{ID: "b"})
+	l.lives()
+	require.Equal(t, "a | a,b", l.requested())
+	require.Equal(t, "Succeeded", u.answer.Result)
+}
+
 // D16: a sync that ended without a word is repaired at once, whatever kept it from speaking; the loop lives on.
 func TestReleaseWorkflow_D16_a_sync_that_ended_without_a_word(t *testing.T) {
 	for name, err := range map[string]error{
