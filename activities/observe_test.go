@@ -233,7 +233,7 @@ func TestObserve_keeps_the_finalizer_of_the_deletion_policy(t *testing.T) {
 func TestObserve_D33_suspended(t *testing.T) {
 	w := syncedWorld(t)
 	w.observes(w.glance())
-	w.rel.Spec.Suspend = true
+	w.rel.Spec.Suspend, w.rel.Generation = true, 4
 	w.fetched = 0
 	in := w.glance()
 	in.Requests = []string{"r1"}
@@ -246,6 +246,7 @@ func TestObserve_D33_suspended(t *testing.T) {
 	require.Equal(t, "False Suspended", w.condition("Reconciling"))
 	require.Contains(t, meta.FindStatusCondition(w.rel.Status.Conditions, "Reconciling").Message, "2 sync requests wait")
 	require.Equal(t, "True Succeeded", w.condition("Applied"))
+	require.EqualValues(t, 3, meta.FindStatusCondition(w.rel.Status.Conditions, "Applied").ObservedGeneration, "the one that was synced")
 	require.Nil(t, w.rel.Status.NextReconcileAt)
 	require.Equal(t, []string{"token"}, seen.Request.IDs)
 
@@ -272,6 +273,10 @@ func TestObserve_D16_another_sync(t *testing.T) {
 	seen, _ = w.observes(w.glance())
 	require.Equal(t, release.ActSync, seen.Action)
 	require.Contains(t, seen.Cause, "ended without a word")
+	w.rel.Status.Fence.Acknowledged, w.running = true, true
+	seen, _ = w.observes(w.glance())
+	require.Equal(t, release.ActSync, seen.Action, "it has said goodbye")
+	w.rel.Status.Fence.Acknowledged = false
 	w.runsError = errors.New("Temporal is out of reach")
 	require.Contains(t, w.fails(w.a.Observe, w.glance(), Waiting), "Temporal is out of reach")
 }
@@ -418,6 +423,7 @@ func TestObserve_S4_out_of_sync(t *testing.T) {
 	applied, before := w.sync().Digest, w.rel.Status.DeepCopy()
 	inSync := *w.rel.Spec.Source.Inline
 	digest := w.rendersAnew()
+	w.rel.Generation = 4
 	in := w.glance()
 	seen, changes := w.observes(in)
 	require.Equal(t, release.ActOutOfSync, seen.Action)
@@ -430,6 +436,7 @@ func TestObserve_S4_out_of_sync(t *testing.T) {
 	require.Contains(t, message, "the source has "+digest)
 	require.Contains(t, message, "convoy sync team-a/shop")
 	require.Equal(t, []string{message}, w.events)
+	require.EqualValues(t, 3, meta.FindStatusCondition(w.rel.Status.Conditions, "Applied").ObservedGeneration, "the one that was synced")
 	require.Equal(t, before.LastSuccessful, w.rel.Status.LastSuccessful)
 	require.Equal(t, before.LastAttempted, w.rel.Status.LastAttempted)
 	require.NotNil(t, w.rel.Status.NextReconcileAt)

@@ -20,6 +20,7 @@ import (
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -192,6 +193,7 @@ func (w *world) perform(id string, name any, in, out any) error {
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	env := suite.NewTestWorkflowEnvironment()
 	env.SetTestTimeout(time.Minute)
+	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute}) // of the real clock, on a busy machine
 	env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: id, TaskQueue: "convoy"})
 	env.RegisterActivity(w.a)
 	env.RegisterWorkflowWithOptions(func(ctx workflow.Context) error {

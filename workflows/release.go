@@ -160,7 +160,8 @@ func (l *loop) settle(ctx workflow.Context, seen activities.Observation) {
 		l.refuseUpdates("Release " + l.id() + " is suspended: lift spec.suspend first (convoy resume " + l.id() + ")")
 		return
 	}
-	if l.mem.Failures > 0 && seen.Action == release.ActNothing && seen.Last != nil && seen.Last.Result != string(v1alpha1.ResultSucceeded) {
+	failed := l.mem.Failures > 0 && seen.Last != nil && seen.Last.Result != string(v1alpha1.ResultSucceeded)
+	if failed && seen.Action == release.ActNothing && (!seen.Manual || l.mem.Retry != nil) {
 		return // the retry is still to come
 	}
 	l.mem.Failures = 0

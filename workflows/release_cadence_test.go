@@ -186,6 +186,21 @@ func TestReleaseWorkflow_D22_a_look_does_not_end_a_retry_in_manual_mode(t *testi
 	require.Equal(t, SyncInput{Namespace: "team-a", Name: "shop", Force: true, RequestedBy: "ann", Loop: &activities.LoopRef{Failures: 1, Retry: true}}, l.syncs[1].in)
 }
 
+// S4 D22: a Release that becomes a manual one after a failure that nobody asked for is not retried.
+func TestReleaseWorkflow_S4_a_retry_ends_in_manual_mode(t *testing.T) {
+	l := newLife(t)
+	l.until = 20 * time.Minute
+	l.syncing = ends("DeployFailed", SyncFailure{})
+	l.sees = func(_ activities.ObserveInput, seen *activities.Observation) {
+		if len(l.looks) > 2 && seen.Action == release.ActSync {
+			seen.Action, seen.Manual = release.ActNothing, true
+		}
+	}
+	l.at(10*time.Minute, func() { require.Equal(t, "next reconcile", l.query().Doing) })
+	l.lives()
+	require.Len(t, l.syncs, 2)
+}
+
 // D16: after a sync that may have left a request in flight the next pass is a whole sync, also after a look in between.
 func TestReleaseWorkflow_D16_remembers_that_the_next_pass_is_a_whole_sync(t *testing.T) {
 	l := newLife(t)
@@ -244,6 +259,27 @@ func TestReleaseWorkflow_D16_what_did_not_begin_puts_its_request_back(t *testing
 			}
 		})
 	}
+}
+
+// D26: an update that comes while a sync fails to start is served with the request of that sync.
+func TestReleaseWorkflow_D26_an_update_while_a_sync_does_not_start(t *testing.T) {
+	l := newLife(t)
+	l.until = 10 * time.Minute
+	l.last = &activities.Ended{Result: "Succeeded"}
+	l.syncing = func(_ workflow.Context, n int, _ SyncInput) (SyncResult, error) {
+		if n == 1 {
+			return SyncResult{}, testsuite.ErrMockStartChildWorkflowFailed
+		}
+		return SyncResult{}, nil
+	}
+	l.OnWorkflow("SyncWorkflow", mock.Anything, mock.Anything).After(10 * time.Second).Return(func(ctx workflow.Context, in SyncInput) (SyncResult, error) {
+		return l.sync(ctx, in, false)
+	})
+	l.asks(time.Minute, SyncRequest{ID: "a"})
+	u := l.update(time.Minute+5*time.Second, SyncRequest{ID: "b"})
+	l.lives()
+	require.Equal(t, "a | a,b", l.requested())
+	require.Equal(t, "Succeeded", u.answer.Result)
 }
 
 // D16: a sync that ended without a word is repaired at once, whatever kept it from speaking; the loop lives on.

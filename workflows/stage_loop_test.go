@@ -66,7 +66,7 @@ func newLife(t *testing.T) *life {
 		TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), t: t, until: 24 * time.Hour, spec: "s1", digest: "sha256:abc",
 		cadence: release.Cadence{Interval: 5 * time.Minute, RetryInitial: 10 * time.Second, RetryMax: 5 * time.Minute},
 	}
-	l.SetTestTimeout(time.Minute)
+	unhurried(l.TestWorkflowEnvironment)
 	l.began = l.Now()
 	w := &Workflows{HeartbeatTimeout: 10 * time.Second}
 	l.RegisterWorkflowWithOptions(w.ReleaseWorkflow, workflow.RegisterOptions{Name: "ReleaseWorkflow"})

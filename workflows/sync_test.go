@@ -19,6 +19,7 @@ import (
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 )
 
@@ -60,6 +61,7 @@ func newStage(t *testing.T, prepared activities.Prepared) *stage {
 	suite := testsuite.WorkflowTestSuite{}
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	s := &stage{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), t: t, fail: map[string]error{}, on: map[string]func(){}, again: 24 * time.Hour, wave: activities.ApplyWaveResult{Applied: 1, Changed: 1}}
+	unhurried(s.TestWorkflowEnvironment)
 	s.left = activities.Named{Objects: []string{"ConfigMap old"}, Total: 1}
 	s.RegisterWorkflowWithOptions((&Workflows{HeartbeatTimeout: 10 * time.Second}).SyncWorkflow, workflow.RegisterOptions{Name: "SyncWorkflow"})
 	s.RegisterActivity(&activities.Activities{})
@@ -100,6 +102,12 @@ func newStage(t *testing.T, prepared activities.Prepared) *stage {
 		return s.play("record " + in.Reason)
 	})
 	return s
+}
+
+// unhurried lets a busy machine take its time: the SDK's own bounds are seconds of the real clock.
+func unhurried(env *testsuite.TestWorkflowEnvironment) {
+	env.SetTestTimeout(time.Minute)
+	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute})
 }
 
 func (s *stage) play(call string) error {

@@ -185,7 +185,8 @@ func decideManual(f Facts, look Look) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	if f.Retry && f.sameRender(d) && !f.changed() {
+	failed := f.Status.LastAttempted.Result != v1alpha1.ResultSucceeded
+	if f.Retry && failed && f.sameRender(d) && !f.changed() {
 		retry := Decision{Action: ActNothing, Cause: "the requested sync ended as " + f.Status.LastAttempted.Reason, Digest: d.Digest}
 		if f.Due {
 			retry.Action = ActSync

@@ -188,6 +188,7 @@ func TestDecide_S4_manual_mode_only_tells(t *testing.T) {
 
 // D22 D26: in manual mode a retry belongs to its request, and ends with a new render or a changed Release.
 func TestDecide_D22_a_retry_in_manual_mode_belongs_to_its_request(t *testing.T) {
+	succeeded := func(s *scene) { s.Status = newScene().Status }
 	retry := func(change func(*scene)) func(*scene) {
 		return func(s *scene) {
 			s.Manual, s.Retry, s.RetryOf = true, true, "sha256:abc"
@@ -197,6 +198,7 @@ func TestDecide_D22_a_retry_in_manual_mode_belongs_to_its_request(t *testing.T) 
 	}
 	unreadable := func(s *scene) { s.broken = errors.New("no route") }
 	decides(t, map[string]verdict{
+		"another sync has succeeded since":         {retry(succeeded), ActNothing, "nothing changed", everything},
 		"in time":                                  {retry(func(*scene) {}), ActSync, "the requested sync ended as DeployFailed", "render"},
 		"too early":                                {retry(func(s *scene) { s.Due = false }), ActNothing, "ended as DeployFailed", "render"},
 		"a new render":                             {retry(func(s *scene) { s.digest = "sha256:def" }), ActOutOfSync, "a new render", "render"},
