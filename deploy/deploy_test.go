@@ -3,6 +3,7 @@ package deploy_test
 
 import (
 	"bytes"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -70,6 +71,40 @@ func TestTheSampleRendersCanBeApplied(t *testing.T) {
 	}
 	_, err := release.Parse(files)
 	require.NoError(t, err)
+}
+
+// What kubectl explain shows is for people: it names no requirement, and says each default that it has.
+func TestTheDefinitionsExplainThemselves(t *testing.T) {
+	files, err := filepath.Glob("crds/*.yaml")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		require.NoError(t, err)
+		var definition map[string]any
+		require.NoError(t, yaml.Unmarshal(data, &definition))
+		explains(t, file, definition["spec"])
+	}
+}
+
+func explains(t *testing.T, path string, node any) {
+	t.Helper()
+	switch node := node.(type) {
+	case map[string]any:
+		if text, ok := node["description"].(string); ok {
+			require.NotRegexp(t, `\b[SD][0-9]+\b`, text, path)
+			if value, ok := node["default"]; ok {
+				require.Contains(t, text, fmt.Sprintf("Default: %v.", value), path)
+			}
+		}
+		for name, child := range node {
+			explains(t, path+"."+name, child)
+		}
+	case []any:
+		for _, child := range node {
+			explains(t, path, child)
+		}
+	}
 }
 
 // flags of the worker, as its source declares them.

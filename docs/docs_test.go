@@ -18,6 +18,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
 )
 
 var update = flag.Bool("update", false, "write requirements.md anew from the tests")
@@ -329,4 +331,29 @@ func writeRequirements(t *testing.T, proven map[string][]string) {
 		lines[i] = fmt.Sprintf("%s | %s | %s |", cells[0], cells[1], tests)
 	}
 	require.NoError(t, os.WriteFile("requirements.md", []byte(strings.Join(lines, "\n")), 0o644))
+}
+
+// The page of rights and the roles must not tell two stories.
+func TestTheRightsInTheDocsAreThoseOfTheRole(t *testing.T) {
+	granted, documented := map[string][]string{}, map[string][]string{}
+	manifests, err := os.ReadFile("../deploy/rbac/control.yaml")
+	require.NoError(t, err)
+	for document := range strings.SplitSeq(string(manifests), "\n---\n") {
+		var role rbacv1.ClusterRole
+		require.NoError(t, yaml.Unmarshal([]byte(document), &role))
+		for _, rule := range role.Rules {
+			for _, resource := range rule.Resources {
+				granted[resource] = append(granted[resource], rule.Verbs...)
+			}
+		}
+	}
+	for _, row := range table(t, "operations.md", "resource |") {
+		for _, name := range names(row[0]) {
+			if !strings.Contains(name, ".k8s.io") { // the group that stands behind the resource
+				documented[name] = strings.Split(row[1], ", ")
+			}
+		}
+	}
+	require.NotEmpty(t, granted)
+	require.Equal(t, granted, documented)
 }

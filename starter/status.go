@@ -79,7 +79,7 @@ func printStatus(w io.Writer, rel *v1alpha1.Release, loop loopView, now time.Tim
 	s := statusPage{w, rel, loop, now}
 	s.line("Release", "%s/%s -> %s", rel.Namespace, rel.Name, targetName(rel))
 	if meta.FindStatusCondition(rel.Status.Conditions, v1alpha1.ConditionApplied) == nil && rel.Status.LastAttempted == nil {
-		s.line("Applied", "not yet: %s", firstSync(rel))
+		s.line("Applied", "not yet, %s", firstSync(rel))
 		s.cadence()
 		s.loopLines()
 		return
@@ -105,9 +105,9 @@ func firstSync(rel *v1alpha1.Release) string {
 	case rel.DeletionTimestamp != nil:
 		return "no sync has begun, and the Release is being deleted"
 	case rel.Spec.Suspend:
-		return fmt.Sprintf("no sync has begun, and the Release is suspended: `convoy resume %s` lifts that", name)
+		return fmt.Sprintf("no sync has begun, and the Release is suspended (`convoy resume %s`)", name)
 	case rel.Spec.SyncPolicy.Mode == v1alpha1.SyncManual:
-		return fmt.Sprintf("no sync has begun: in mode Manual only a request starts one: `convoy sync %s`", name)
+		return fmt.Sprintf("no sync has begun: mode Manual waits for a request, `convoy sync %s`", name)
 	}
 	return "no sync has begun: its loop will sync it"
 }

@@ -192,11 +192,11 @@ func TestStatusBeforeTheFirstSyncSaysHowToBegin(t *testing.T) {
 	var out bytes.Buffer
 	printStatus(&out, rel, loopView{}, noon)
 	require.Equal(t, "Release     team-a/shop -> control cluster\n"+
-		"Applied     not yet: no sync has begun: its loop will sync it\n", out.String())
+		"Applied     not yet, no sync has begun: its loop will sync it\n", out.String())
 	rel.Spec.SyncPolicy.Mode = v1alpha1.SyncManual
-	require.Equal(t, "no sync has begun: in mode Manual only a request starts one: `convoy sync team-a/shop`", firstSync(rel))
+	require.Equal(t, "no sync has begun: mode Manual waits for a request, `convoy sync team-a/shop`", firstSync(rel))
 	rel.Spec.Suspend = true
-	require.Equal(t, "no sync has begun, and the Release is suspended: `convoy resume team-a/shop` lifts that", firstSync(rel))
+	require.Equal(t, "no sync has begun, and the Release is suspended (`convoy resume team-a/shop`)", firstSync(rel))
 	rel.DeletionTimestamp = beforeP(0)
 	require.Equal(t, "no sync has begun, and the Release is being deleted", firstSync(rel))
 }

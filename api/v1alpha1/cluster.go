@@ -40,7 +40,7 @@ type SecretKeyReference struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// Key in the Secret.
+	// Key in the Secret that holds the kubeconfig. Default: kubeconfig.
 	// +kubebuilder:default=kubeconfig
 	// +kubebuilder:validation:MaxLength=253
 	// +optional

@@ -31,7 +31,7 @@ type InventorySpec struct {
 	// Objects that convoy applied, in the order of application. The API version is no part of an identity.
 	// +listType=atomic
 	// +optional
-	Objects []ObjectRecord `json:"objects"`
+	Objects []ObjectRecord `json:"objects"` // S19
 
 	// Facts are short sums of what convoy left behind at each object of the list above: 8 characters for each of them,
 	// in the same order, and dots where nothing is known. A periodic pass compares them with the cluster and so notices
@@ -51,7 +51,7 @@ type InventorySpec struct {
 	ClusterUID string `json:"clusterUID,omitempty"`
 }
 
-// ObjectRecord is the identity of an applied object (S19).
+// ObjectRecord is the identity of an applied object.
 type ObjectRecord struct {
 	// Group is the API group, empty for the core group.
 	Group string `json:"group"`

@@ -14,7 +14,7 @@ import (
 // +kubebuilder:printcolumn:name="Applied",type=string,JSONPath=`.status.conditions[?(@.type=="Applied")].status`,description="True: the last render is applied. Unknown: a sync runs. False: see Reason."
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Applied")].reason`
 // +kubebuilder:printcolumn:name="Since",type=date,JSONPath=`.status.conditions[?(@.type=="Applied")].lastTransitionTime`
-// +kubebuilder:printcolumn:name="Doing",type=string,JSONPath=`.status.conditions[?(@.type=="Reconciling")].message`
+// +kubebuilder:printcolumn:name="Doing",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Reconciling")].message`
 // +kubebuilder:printcolumn:name="Next",type=string,priority=1,JSONPath=`.status.nextReconcileAt`,description="When convoy looks at the Release again by itself."
 // +kubebuilder:printcolumn:name="Suspended",type=boolean,priority=1,JSONPath=`.spec.suspend`
 // +kubebuilder:printcolumn:name="Succeeded",type=date,JSONPath=`.status.lastSuccessful.finishedAt`,description="When a render was last applied whole."
@@ -61,20 +61,21 @@ type ReleaseSpec struct {
 	Source Source `json:"source"`
 
 	// Interval is the cadence of the reconcile: how often the source is rendered and the cluster is compared. A changed
-	// Release, a new render and a request are acted upon at once. It is spread by up to a tenth, so that Releases do
-	// not wake together.
+	// Release, its inline manifests included, and a request are acted upon at once; a new render of a path or a url is
+	// found with the next look. It is shortened by up to a tenth, so that Releases do not wake together. Default: 5m.
 	// +kubebuilder:default="5m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('720h')",message="interval is between 1s and 720h"
 	// +optional
 	Interval *metav1.Duration `json:"interval,omitempty"`
 
-	// Suspend stops new syncs. A sync that runs is left to its end; requests are kept until it is lifted.
+	// Suspend stops new syncs. A sync that runs is left to its end; requests are kept until it is lifted. Default: false.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
 	// DeletionPolicy says what happens to the objects on the cluster when the Release is deleted: Orphan leaves them,
-	// Prune deletes everything in the inventory by the rules of the prune before the Release goes. A Release that hangs
-	// because its cluster is gone is let go by changing this to Orphan.
+	// Prune deletes everything in the inventory by the rules of the prune before the Release goes; what those protect
+	// stays. A change counts once a worker has seen it. A Release that hangs because its cluster is gone is let go by
+	// changing this to Orphan. Default: Orphan.
 	// +kubebuilder:default=Orphan
 	// +optional
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
@@ -87,7 +88,7 @@ type ReleaseSpec struct {
 	// +optional
 	Hooks Hooks `json:"hooks,omitzero"`
 
-	// RevisionHistoryLimit bounds status.history: how many applied renders are remembered.
+	// RevisionHistoryLimit bounds status.history: how many applied renders are remembered. Default: 10.
 	// +kubebuilder:default=10
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=20
@@ -155,18 +156,20 @@ const (
 // SyncPolicy says when and how a render is applied and what is pruned.
 type SyncPolicy struct {
 	// Mode is Auto (new renders, changed Releases and drift are synced by themselves) or Manual (only a request starts
-	// a sync; the reconcile renders, compares and reports OutOfSync).
+	// a sync; the reconcile renders, compares and reports OutOfSync). Default: Auto.
 	// +kubebuilder:default=Auto
 	// +optional
 	Mode SyncMode `json:"mode,omitempty"`
 
-	// ResyncInterval is after what time a whole sync runs even when nothing seems to have changed.
+	// ResyncInterval is after what time a whole sync runs even when nothing seems to have changed. In mode Manual there
+	// is none. Default: 1h.
 	// +kubebuilder:default="1h"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="resyncInterval is at least 1s"
 	// +optional
 	ResyncInterval *metav1.Duration `json:"resyncInterval,omitempty"`
 
-	// Retry bounds the exponential backoff between the syncs after a DeployFailed, PruneFailed or HookFailed.
+	// Retry bounds the exponential backoff between the syncs after a DeployFailed, PruneFailed or HookFailed, or after a
+	// RenderFailed whose source could not be reached.
 	// +optional
 	Retry RetryPolicy `json:"retry,omitzero"`
 
@@ -185,13 +188,13 @@ type SyncPolicy struct {
 
 // RetryPolicy is the backoff between syncs that failed.
 type RetryPolicy struct {
-	// InitialInterval is the pause after the first failure. It doubles with each further one.
+	// InitialInterval is the pause after the first failure. It doubles with each further one. Default: 10s.
 	// +kubebuilder:default="10s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="initialInterval is at least 1s"
 	// +optional
 	InitialInterval *metav1.Duration `json:"initialInterval,omitempty"`
 
-	// MaxInterval bounds the pause.
+	// MaxInterval bounds the pause. Default: 5m.
 	// +kubebuilder:default="5m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="maxInterval is at least 1s"
 	// +optional
@@ -200,27 +203,27 @@ type RetryPolicy struct {
 
 // PrunePolicy says what is deleted from the target cluster after every wave was applied.
 type PrunePolicy struct {
-	// Orphaned switches the prune on: objects in the inventory that the render no longer holds are deleted. Off, they
-	// stay on the cluster and convoy forgets them; status.orphaned names them.
+	// Orphaned switches the prune on: objects in the inventory that the render no longer holds are deleted. Off, which is
+	// the default, they stay on the cluster and convoy forgets them; status.orphaned names them.
 	// +optional
 	Orphaned bool `json:"orphaned,omitempty"`
 
 	// Namespaces lifts the protection of Namespaces. One that still holds an object of any inventory stays all the
-	// same.
+	// same. Default: false.
 	// +optional
 	Namespaces bool `json:"namespaces,omitempty"`
 
 	// CustomResourceDefinitions lifts the protection of CustomResourceDefinitions. Deleting one deletes every custom
-	// resource of its kind, also those that no inventory lists.
+	// resource of its kind, also those that no inventory lists. Default: false.
 	// +optional
 	CustomResourceDefinitions bool `json:"customResourceDefinitions,omitempty"`
 
 	// AllowEmpty lets a render without any object prune everything. Without it an empty render is refused, because it
-	// is far more often a fault of the source than a wish.
+	// is far more often a fault of the source than a wish. Default: false.
 	// +optional
 	AllowEmpty bool `json:"allowEmpty,omitempty"`
 
-	// PropagationPolicy of the deletes: what happens to the dependents of a deleted object.
+	// PropagationPolicy of the deletes: what happens to the dependents of a deleted object. Default: Background.
 	// +kubebuilder:validation:Enum=Background;Foreground;Orphan
 	// +kubebuilder:default=Background
 	// +optional
@@ -308,17 +311,17 @@ type Hook struct {
 	Name string `json:"name"`
 
 	// Run is OnChange (the render or the hook differ from the hook's last success, or a person asked for the sync) or
-	// Always (in every sync).
+	// Always (in every sync). Default: OnChange.
 	// +kubebuilder:default=OnChange
 	// +optional
 	Run HookRun `json:"run,omitempty"`
 
-	// Timeout of one try of the hook.
+	// Timeout of one try of the hook. Default: 10m.
 	// +kubebuilder:default="10m"
 	// +optional
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 
-	// Retries is how often a failed hook is tried again inside the same sync.
+	// Retries is how often a failed hook is tried again inside the same sync. Default: 0.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10
 	// +optional
@@ -328,16 +331,17 @@ type Hook struct {
 	Job *JobHook `json:"job"`
 }
 
-// JobHook is a batch/v1 Job.
+// JobHook is a batch/v1 Job, made from a template.
 type JobHook struct {
-	// Namespace of the Job on the target cluster. It has to exist before the sync.
+	// Namespace of the Job on the target cluster. It has to exist before the sync. Default: default.
 	// +kubebuilder:default=default
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 
-	// Template is the Job to run. convoy chooses its name; ttlSecondsAfterFinished is ignored, since convoy itself
-	// removes the Job when the hook runs the next time.
+	// Template is the Job to run, as a JobTemplate (batch/v1 JobTemplateSpec, like spec.jobTemplate of a CronJob):
+	// metadata and spec of a Job, so its containers stand in template.spec.template.spec.containers. convoy chooses its
+	// name; ttlSecondsAfterFinished is ignored, since convoy itself removes the Job when the hook runs the next time.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object

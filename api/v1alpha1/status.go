@@ -12,8 +12,8 @@ const (
 	ConditionStalled     = "Stalled"
 )
 
-// ReleaseStatus is what convoy reports. Lists hold at most 20 entries, with the total beside them (D35).
-type ReleaseStatus struct {
+// ReleaseStatus is what convoy reports. Lists hold at most 20 entries, with the total beside them.
+type ReleaseStatus struct { // D35
 	// ObservedGeneration is the generation of the Release that convoy has acted upon: the last sync worked on it, or
 	// there was nothing to sync in it.
 	// +optional
