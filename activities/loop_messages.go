@@ -68,6 +68,8 @@ type Observation struct {
 	Handled []v1alpha1.HandledRequest `json:"handled,omitempty"`
 	// Last is the last sync that status knows of.
 	Last *Ended `json:"last,omitempty"`
+	// Reborn: there is a Release, and it is another one under the same name.
+	Reborn bool `json:"reborn,omitempty"`
 	// OtherRun is a sync that runs and is not the loop's.
 	OtherRun string `json:"otherRun,omitempty"`
 	// RunEnded: the sync that the loop waits for has ended.

@@ -51,11 +51,17 @@ type observer struct {
 
 func (o *observer) run(ctx context.Context) (Observation, error) {
 	rel, err := o.control.Release(ctx, o.in.Namespace, o.in.Name)
-	if errors.Is(err, release.ErrNotFound) || err == nil && o.in.UID != "" && string(rel.UID) != o.in.UID && o.in.Running != nil {
+	if errors.Is(err, release.ErrNotFound) {
 		return Observation{Action: release.ActGone, Cause: "there is no such Release any more"}, nil
 	}
 	if err != nil {
 		return Observation{}, err
+	}
+	if o.in.UID != "" && string(rel.UID) != o.in.UID { // deleted and made anew under the same name
+		if o.in.Running != nil {
+			return Observation{Action: release.ActGone, Reborn: true, Cause: "the Release was deleted and made anew"}, nil
+		}
+		o.in = ObserveInput{Namespace: o.in.Namespace, Name: o.in.Name, First: true, Due: true, Requests: o.in.Requests}
 	}
 	o.rel = rel
 	o.describe()

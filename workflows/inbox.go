@@ -249,11 +249,14 @@ func (l *loop) drain(ctx workflow.Context) {
 	var changed Changed
 	for l.inbox.changed.ReceiveAsync(&changed) {
 		l.woken = l.woken || l.isNews(changed)
+		l.reborn = l.reborn || !changed.Deleted && changed.UID != "" && l.mem.UID != "" && changed.UID != l.mem.UID
 		changed = Changed{}
 	}
 	var ended SyncEnded
 	for l.inbox.ended.ReceiveAsync(&ended) {
-		l.woken = l.woken || l.child == nil && l.mem.Running != nil && l.mem.Running.RunID == ended.RunID
+		if l.child == nil && l.mem.Running != nil && l.mem.Running.RunID == ended.RunID {
+			l.woken, l.mem.Running.Ending = true, true
+		}
 	}
 	if l.child != nil && l.child.IsReady() {
 		l.childEnded(ctx)

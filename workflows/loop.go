@@ -47,6 +47,9 @@ type Memory struct {
 	Cadence release.Cadence `json:"cadence,omitzero"`
 	// Signals counts the requests that came without an id, to give them one.
 	Signals int `json:"signals,omitempty"`
+	// Woken and Due: a look is wanted at once, and for what.
+	Woken bool `json:"woken,omitempty"`
+	Due   bool `json:"due,omitempty"`
 }
 
 // Running is a sync that the loop waits for.
@@ -63,6 +66,8 @@ type Running struct {
 	// Superseded and Cancelled: it was told to end.
 	Superseded bool `json:"superseded,omitempty"`
 	Cancelled  bool `json:"cancelled,omitempty"`
+	// Ending: it has said that it ends.
+	Ending bool `json:"ending,omitempty"`
 }
 
 // foreign reports whether somebody else started the sync: the loop does not supersede it, and cancels it only when the
@@ -88,6 +93,8 @@ type loop struct {
 	first bool
 	// woken: something came that is worth a look before the time is due; due: a person asked for a reconcile.
 	woken, due bool
+	// reborn: another Release has come under the same name.
+	reborn bool
 	// clashUntil is the end of the pause after a sync could not begin: until then requests wait.
 	clashUntil time.Time
 	// refused are the ids whose updates end with an error, and why.
@@ -102,19 +109,32 @@ const defaultMaxEvents = 2000
 
 // beginLoop restores the memory, and registers the handlers before anything blocks.
 func (w *Workflows) beginLoop(ctx workflow.Context, in ReleaseInput) (*loop, error) {
-	l := &loop{Workflows: w, in: in, refused: map[string]string{}, doing: "starting"}
+	l := &loop{Workflows: w, in: in, doing: "starting"}
 	if in.Memory != nil {
-		l.mem = *in.Memory
+		l.begin(*in.Memory)
+	} else {
+		l.begin(Memory{})
 	}
-	l.first = l.mem.UID == ""
-	if l.mem.MaxEvents <= 0 {
-		l.mem.MaxEvents = defaultMaxEvents
+	if l.mem.Running != nil {
+		// Its end may have fallen between the run before and this one, where nobody is told.
+		l.mem.NextDue = earlier(l.mem.NextDue, workflow.Now(ctx).Add(pauseAfterClash))
 	}
 	l.inbox = openInbox(ctx)
 	if err := release.CheckNames(in.Namespace, in.Name); err != nil {
 		return nil, temporal.NewNonRetryableApplicationError(err.Error(), activities.Refused, nil)
 	}
 	return l, l.handle(ctx)
+}
+
+// begin begins with a memory: that of the run before, or an empty one.
+func (l *loop) begin(memory Memory) {
+	l.mem = memory
+	l.first, l.woken, l.due = memory.UID == "", memory.Woken, memory.Due
+	l.mem.Woken, l.mem.Due = false, false
+	l.reborn, l.closed, l.refused = false, "", map[string]string{}
+	if l.mem.MaxEvents <= 0 {
+		l.mem.MaxEvents = defaultMaxEvents
+	}
 }
 
 func (l *loop) id() string { return l.in.Namespace + "/" + l.in.Name }
@@ -162,7 +182,8 @@ func (l *loop) restsFor() string {
 func (l *loop) question(ctx workflow.Context) activities.ObserveInput {
 	in := activities.ObserveInput{
 		Namespace: l.in.Namespace, Name: l.in.Name, UID: l.mem.UID, First: l.first,
-		Due: l.due || l.first || !workflow.Now(ctx).Before(l.mem.NextDue), Whole: l.mem.Whole,
+		// A Release that was suspended is looked at as if its time had come: what failed before may be tried again.
+		Due: l.due || l.first || l.mem.Suspended || !workflow.Now(ctx).Before(l.mem.NextDue), Whole: l.mem.Whole,
 		Retry: l.mem.Retry != nil, RetryOf: l.mem.RetryOf, SyncedSpec: l.mem.SyncedSpec, AnnotationID: l.mem.AnnotationID,
 		Answers: l.mem.Unwritten,
 	}
@@ -185,7 +206,7 @@ func (l *loop) take(in activities.ObserveInput, seen activities.Observation) {
 		return
 	}
 	if l.mem.UID != "" && l.mem.UID != seen.UID { // deleted and made anew under the same name
-		l.mem.SyncedSpec, l.mem.Failures, l.mem.Retry, l.mem.Whole = "", 0, nil, false
+		l.mem = Memory{MaxEvents: l.mem.MaxEvents, Signals: l.mem.Signals, Waiting: l.mem.Waiting}
 	}
 	l.mem.Unwritten = nil
 	l.mem.UID, l.mem.Generation, l.mem.Cadence, l.mem.Cluster = seen.UID, seen.Generation, seen.Cadence, seen.Cluster
@@ -361,9 +382,7 @@ func (l *loop) continueAsNew(ctx workflow.Context) error {
 	if l.MaxLoopEvents > 0 {
 		next.MaxEvents = l.MaxLoopEvents
 	}
-	if l.woken || l.due {
-		next.NextDue = workflow.Now(ctx)
-	}
+	next.Woken, next.Due = l.woken, l.due
 	return workflow.NewContinueAsNewErrorWithOptions(ctx, workflow.ContinueAsNewErrorOptions{
 		InitialVersioningBehavior: workflow.ContinueAsNewVersioningBehaviorAutoUpgrade,
 	}, "ReleaseWorkflow", ReleaseInput{Namespace: l.in.Namespace, Name: l.in.Name, Memory: &next})

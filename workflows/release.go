@@ -52,7 +52,9 @@ func (w *Workflows) ReleaseWorkflow(ctx workflow.Context, in ReleaseInput) error
 		}
 		switch seen.Action {
 		case release.ActGone:
-			return l.gone(ctx)
+			if over, err := l.gone(ctx, seen); over || err != nil {
+				return err
+			}
 		case release.ActDelete:
 			err = l.remove(ctx, seen)
 		case release.ActSync:
@@ -142,7 +144,11 @@ func (l *loop) lookAfter(ctx workflow.Context, seen activities.Observation) erro
 	case seen.Supersede != "" && !l.mem.Running.Superseded && !l.mem.Running.foreign():
 		return l.supersede(ctx, seen.Supersede)
 	}
-	if l.child == nil {
+	switch {
+	case l.child != nil:
+	case l.mem.Running.Ending: // its record is written, and it closes with its next task
+		l.mem.NextDue = earlier(l.mem.NextDue, now.Add(time.Second))
+	default:
 		l.mem.NextDue = earlier(l.mem.NextDue, now.Add(lookAgain))
 	}
 	return nil
@@ -170,15 +176,24 @@ func (l *loop) settle(ctx workflow.Context, seen activities.Observation) {
 	}
 }
 
-// gone ends the loop: there is no such Release any more, or nothing keeps it.
-func (l *loop) gone(ctx workflow.Context) error {
+// gone ends the loop: there is no such Release any more, or nothing keeps it. Where another one has come under the same
+// name meanwhile, the loop begins anew with it: the watch has told of it and will not again.
+func (l *loop) gone(ctx workflow.Context, seen activities.Observation) (over bool, err error) {
 	if l.mem.Running != nil {
 		if err := l.cancelRunning(ctx); err != nil {
-			return err
+			return false, l.leave(ctx, err)
 		}
 		l.waitForChild(ctx)
 	}
 	l.closed = fmt.Sprintf("Release %s is gone", l.id())
 	l.refuseUpdates(l.closed)
-	return workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
+	if err := workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
+		return false, l.leave(ctx, err)
+	}
+	l.drain(ctx)
+	if !seen.Reborn && !l.reborn {
+		return true, nil
+	}
+	l.begin(Memory{MaxEvents: l.mem.MaxEvents, Signals: l.mem.Signals, Waiting: l.mem.Waiting})
+	return false, nil
 }

@@ -314,7 +314,7 @@ func TestReleaseWorkflow_hands_everything_over(t *testing.T) {
 	next.asks(40*time.Minute, SyncRequest{ID: "b"})
 	next.runs(&m)
 	require.NoError(t, next.GetWorkflowError())
-	require.Equal(t, time.Minute, next.looks[0].at, "the time is kept")
+	require.Equal(t, pauseAfterClash, next.looks[0].at, "its end may have fallen between the two runs")
 	require.False(t, next.looks[0].in.First)
 	require.Equal(t, &activities.RunningSync{RunID: m.Running.RunID, Spec: "s1", Digest: "sha256:abc"}, next.looks[0].in.Running)
 	require.Equal(t, "30m0s", next.started(), "the end is heard of at once")
@@ -327,7 +327,7 @@ func TestReleaseWorkflow_hands_a_look_over(t *testing.T) {
 	l.grows(time.Minute, 2000)
 	l.at(time.Minute, func() { l.SignalWorkflow(SignalReconcile, nil) })
 	m := l.handedOver()
-	require.True(t, m.NextDue.Equal(l.Now()))
+	require.True(t, m.Due)
 	l = idle(t)
 	l.at(time.Minute, func() { l.SetContinueAsNewSuggested(true) })
 	m = l.handedOver()
@@ -414,4 +414,72 @@ func TestReleaseWorkflow_texts_stay_within_their_bounds(t *testing.T) {
 		l.remember([]v1alpha1.HandledRequest{{ID: strings.Repeat("x", len(l.mem.Recent)+1)}})
 	}
 	require.Len(t, l.mem.Recent, maxRecent)
+}
+
+// D23: a Release that is made anew under the same name while the old one's sync is being stopped keeps the loop: the watch
+// has told of it already. It is looked at like a new one.
+func TestReleaseWorkflow_a_release_made_anew_has_a_loop(t *testing.T) {
+	for name, tell := range map[string]bool{"seen by the look": false, "told by the watch": true} {
+		t.Run(name, func(t *testing.T) {
+			l := newLife(t)
+			l.until = time.Hour
+			heard := 0
+			l.syncing = thereafter(waiting(&heard, false), takes(time.Second))
+			anew := false
+			l.sees = func(in activities.ObserveInput, seen *activities.Observation) {
+				if !anew {
+					return
+				}
+				if in.Running != nil {
+					*seen = activities.Observation{Action: release.ActGone, Reborn: !tell}
+					return
+				}
+				seen.UID = "v"
+			}
+			l.at(10*time.Minute, func() {
+				anew = true
+				l.SignalWorkflow(SignalChanged, Changed{UID: "v", Generation: 1, Deleted: !tell})
+			})
+			l.lives()
+			require.Len(t, l.syncs, 2)
+			last := l.looks[len(l.looks)-1]
+			require.Equal(t, "v", last.in.UID)
+		})
+	}
+}
+
+// D26: what was asked of a Release that is gone, and what was answered for it, means nothing to one that was made anew.
+func TestReleaseWorkflow_D26_answers_do_not_outlive_the_Release(t *testing.T) {
+	l := idle(t)
+	l.cadence.Interval, l.until = time.Minute, 10*time.Minute
+	anew := false
+	l.sees = func(_ activities.ObserveInput, seen *activities.Observation) {
+		if anew {
+			seen.UID = "v"
+		}
+	}
+	l.asks(time.Second, SyncRequest{ID: "a"})
+	l.at(4*time.Minute, func() { anew = true })
+	l.asks(6*time.Minute, SyncRequest{ID: "a"})
+	l.lives()
+	require.Equal(t, "a a", strings.ReplaceAll(l.requested(), " | ", " "))
+}
+
+// A sync that says its end a moment before it closes is looked at again soon.
+func TestReleaseWorkflow_looks_again_soon_at_a_sync_that_ends(t *testing.T) {
+	l := newLife(t)
+	l.until, l.last = time.Hour, &activities.Ended{Result: "Succeeded"}
+	l.cadence.Interval = 5 * time.Hour
+	closed := false
+	l.sees = func(in activities.ObserveInput, seen *activities.Observation) {
+		seen.RunEnded = in.Running != nil && closed
+	}
+	m := Memory{UID: "u", Running: &Running{RunID: "r", Spec: "s1"}, NextDue: l.began.Add(time.Hour), Cadence: l.cadence}
+	l.at(10*time.Minute+5*time.Second, func() { l.SignalWorkflow(SignalSyncEnded, SyncEnded{RunID: "r"}) })
+	l.at(10*time.Minute+6*time.Second, func() { closed = true })
+	l.asks(10*time.Minute, SyncRequest{ID: "a"})
+	l.runs(&m)
+	require.NoError(t, l.GetWorkflowError())
+	require.NotEmpty(t, l.syncs)
+	require.Less(t, l.syncs[0].at, 10*time.Minute+9*time.Second)
 }
