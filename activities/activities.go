@@ -80,6 +80,8 @@ type Control interface {
 	// SetFinalizer adds or removes a finalizer of a Release; it changes nothing where that is so already. On success rel
 	// is the new state.
 	SetFinalizer(ctx context.Context, rel *v1alpha1.Release, finalizer string, present bool) error
+	// HoldInventory puts a finalizer on the inventory of a Release, or takes it off; without an inventory it does nothing.
+	HoldInventory(ctx context.Context, rel *v1alpha1.Release, finalizer string, held bool) error
 	// Inventory returns an empty one without resourceVersion where there is none.
 	Inventory(ctx context.Context, rel *v1alpha1.Release) (*v1alpha1.ReleaseInventory, error)
 	// SaveInventory fails with release.ErrConflict when somebody else wrote it in between.

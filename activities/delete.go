@@ -59,7 +59,7 @@ func (a *Activities) FinishDeletion(ctx context.Context, in FinishInput) error {
 		}
 		if err == nil && slices.Contains(rel.Finalizers, v1alpha1.FinalizerPrune) {
 			a.event(ctx, rel, SyncRef{Digest: strconv.FormatInt(in.Sync.Fence, 10)}, "Normal", "Deleted", "%s", in.says())
-			err = a.control.SetFinalizer(ctx, rel, v1alpha1.FinalizerPrune, false)
+			err = a.hold(ctx, rel, false)
 		}
 		if err != nil && ctx.Err() == nil && !errors.Is(err, errFenced) {
 			err = &waitError{message: "the Release is not let go yet: " + shorten(err.Error()), after: recordAgain}
@@ -67,6 +67,15 @@ func (a *Activities) FinishDeletion(ctx context.Context, in FinishInput) error {
 		return struct{}{}, err
 	})
 	return err
+}
+
+// hold makes a Release and its inventory wait for the prune at their end, or lets them go. The inventory comes first: a
+// Release that is held has an inventory that is.
+func (a *Activities) hold(ctx context.Context, rel *v1alpha1.Release, held bool) error {
+	if err := a.control.HoldInventory(ctx, rel, v1alpha1.FinalizerPrune, held); err != nil {
+		return err
+	}
+	return a.control.SetFinalizer(ctx, rel, v1alpha1.FinalizerPrune, held)
 }
 
 // says tells what became of the objects of a deleted Release.

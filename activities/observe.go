@@ -11,6 +11,7 @@ import (
 	"convoy.dev/convoy/internal/release"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Observe looks at a Release for its loop and tells what has to be done (S4, S7, D22, D23, D30). It reads the Release,
@@ -51,8 +52,10 @@ type observer struct {
 
 func (o *observer) run(ctx context.Context) (Observation, error) {
 	rel, err := o.control.Release(ctx, o.in.Namespace, o.in.Name)
-	if errors.Is(err, release.ErrNotFound) {
-		return Observation{Action: release.ActGone, Cause: "there is no such Release any more"}, nil
+	if errors.Is(err, release.ErrNotFound) { // somebody may have taken its finalizer off: the inventory goes with it
+		gone := &v1alpha1.Release{ObjectMeta: metav1.ObjectMeta{Namespace: o.in.Namespace, Name: o.in.Name}}
+		err := o.control.HoldInventory(ctx, gone, v1alpha1.FinalizerPrune, false)
+		return Observation{Action: release.ActGone, Cause: "there is no such Release any more"}, err
 	}
 	if err != nil {
 		return Observation{}, err
@@ -91,6 +94,7 @@ func (o *observer) describe() {
 		}
 	}
 	if id := o.rel.Annotations[v1alpha1.AnnotationSyncRequested]; id != "" {
+		id = release.RequestID(id)
 		o.seen.AnnotationID = id
 		if id != o.in.AnnotationID && !release.Handled(status.LastHandledRequests, id) {
 			o.seen.Request = &release.Request{
@@ -156,7 +160,7 @@ func (o *observer) deleting(ctx context.Context) error {
 		return nil
 	}
 	o.seen.Action = release.ActGone
-	return o.control.SetFinalizer(ctx, o.rel, v1alpha1.FinalizerPrune, false)
+	return o.hold(ctx, o.rel, false)
 }
 
 // hasEnded looks whether the sync that the loop waits for has ended, where Temporal does not tell the loop.
@@ -281,7 +285,7 @@ func (o *observer) drift(ctx context.Context, inv *v1alpha1.ReleaseInventory) ([
 // write writes the loop's part of the status.
 func (o *observer) write(ctx context.Context) error {
 	if o.rel.DeletionTimestamp == nil && o.rel.Spec.DeletionPolicy == v1alpha1.DeletionPrune != slices.Contains(o.rel.Finalizers, v1alpha1.FinalizerPrune) {
-		if err := o.control.SetFinalizer(ctx, o.rel, v1alpha1.FinalizerPrune, o.rel.Spec.DeletionPolicy == v1alpha1.DeletionPrune); err != nil {
+		if err := o.hold(ctx, o.rel, o.rel.Spec.DeletionPolicy == v1alpha1.DeletionPrune); err != nil {
 			return err
 		}
 	}

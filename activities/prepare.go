@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -145,10 +146,10 @@ func (p *preparation) mine(fence *v1alpha1.Fence) bool {
 
 // guardDeletion puts the finalizer on a Release whose objects are to go with it, before any of them is applied.
 func (p *preparation) guardDeletion(ctx context.Context) error {
-	if p.rel.Spec.DeletionPolicy != v1alpha1.DeletionPrune {
+	if p.rel.Spec.DeletionPolicy != v1alpha1.DeletionPrune || slices.Contains(p.rel.Finalizers, v1alpha1.FinalizerPrune) {
 		return nil
 	}
-	err := p.control.SetFinalizer(ctx, p.rel, v1alpha1.FinalizerPrune, true)
+	err := p.hold(ctx, p.rel, true)
 	if errors.Is(err, release.ErrConflict) {
 		return &waitError{message: "the Release was changed while its sync began: beginning again", after: 100 * time.Millisecond}
 	}

@@ -86,7 +86,7 @@ func (a *Activities) recordSync(ctx context.Context, in Outcome) error {
 }
 
 func annotationID(rel *v1alpha1.Release) string {
-	return rel.Annotations[v1alpha1.AnnotationSyncRequested]
+	return release.RequestID(rel.Annotations[v1alpha1.AnnotationSyncRequested])
 }
 
 // answers are the answers to the requests that this sync served, in portions that status can hold; at least one portion.

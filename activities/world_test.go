@@ -477,6 +477,17 @@ func (w *world) SetFinalizer(_ context.Context, rel *v1alpha1.Release, finalizer
 	return nil
 }
 
+func (w *world) HoldInventory(_ context.Context, _ *v1alpha1.Release, finalizer string, held bool) error {
+	if w.inv == nil || slices.Contains(w.inv.Finalizers, finalizer) == held {
+		return nil
+	}
+	w.inv.Finalizers = nil
+	if held {
+		w.inv.Finalizers = []string{finalizer}
+	}
+	return w.call("inventory held %t", held)
+}
+
 func (w *world) Searchable(context.Context) bool { return true }
 
 func (w *world) Ended(_ context.Context, loopID, parentRunID, _ string) error {

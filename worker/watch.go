@@ -74,7 +74,7 @@ func sketch(object any) (any, error) {
 		Namespace: rel.Namespace, Name: rel.Name, UID: rel.UID, ResourceVersion: rel.ResourceVersion, Generation: rel.Generation,
 		DeletionTimestamp: rel.DeletionTimestamp,
 	}}
-	if id := rel.Annotations[v1alpha1.AnnotationSyncRequested]; id != "" {
+	if id := release.RequestID(rel.Annotations[v1alpha1.AnnotationSyncRequested]); id != "" {
 		small.Annotations = map[string]string{v1alpha1.AnnotationSyncRequested: id}
 		if release.Handled(rel.Status.LastHandledRequests, id) {
 			small.Status.LastHandledRequests = []v1alpha1.HandledRequest{{ID: id}}

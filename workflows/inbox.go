@@ -81,9 +81,6 @@ type LoopStatus struct {
 	Answered []v1alpha1.HandledRequest `json:"answered,omitempty"`
 }
 
-// maxID bounds the id of a request, in bytes: it stands in status and in histories.
-const maxID = 128
-
 // inbox holds the channels of the loop's signals; poke wakes it for an update.
 type inbox struct {
 	sync, reconcile, changed, ended workflow.ReceiveChannel
@@ -149,8 +146,8 @@ func (l *loop) mayRequest(request SyncRequest) error {
 		return temporal.NewApplicationError("Release "+l.id()+" is suspended: lift spec.suspend first (convoy resume "+l.id()+")", activities.Refused)
 	case l.mem.Deleting:
 		return temporal.NewApplicationError(l.isDeleted(), activities.Refused)
-	case len(request.ID) > maxID:
-		return temporal.NewApplicationError(fmt.Sprintf("the id has %d bytes, and at most %d are allowed", len(request.ID), maxID), activities.Refused)
+	case len(request.ID) > release.MaxRequestID:
+		return temporal.NewApplicationError(fmt.Sprintf("the id has %d bytes, and at most %d are allowed", len(request.ID), release.MaxRequestID), activities.Refused)
 	}
 	return nil
 }
@@ -210,7 +207,7 @@ func (l *loop) ask(ctx workflow.Context, how string, request SyncRequest) string
 		l.mem.Signals++
 		request.ID = fmt.Sprintf("%s-%d-%d", how, workflow.Now(ctx).Unix(), l.mem.Signals)
 	}
-	id := request.ID[:min(len(request.ID), maxID)]
+	id := release.RequestID(request.ID)
 	if !l.knows(id) {
 		l.mem.Waiting = l.mem.Waiting.Join(release.Request{IDs: []string{id}, Force: request.Force, RequestedBy: request.RequestedBy})
 		l.lookBeside(ctx)

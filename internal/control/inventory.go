@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"convoy.dev/convoy/api/v1alpha1"
 	"convoy.dev/convoy/internal/release"
@@ -26,22 +27,50 @@ func (c *Client) Inventory(ctx context.Context, rel *v1alpha1.Release) (*v1alpha
 	if err != nil {
 		return nil, fmt.Errorf("read ReleaseInventory %s/%s: %w", rel.Namespace, rel.Name, err)
 	}
+	if rel.UID != "" { // one that outlived its Release belongs to this one from its next write on
+		inv.OwnerReferences = ownedBy(rel)
+	}
 	return inv, nil
 }
 
 func newInventory(rel *v1alpha1.Release) *v1alpha1.ReleaseInventory {
-	return &v1alpha1.ReleaseInventory{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: rel.Namespace,
-			Name:      rel.Name,
-			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: v1alpha1.GroupVersion.String(),
-				Kind:       "Release",
-				Name:       rel.Name,
-				UID:        rel.UID,
-			}},
-		},
-		Spec: v1alpha1.InventorySpec{Objects: []v1alpha1.ObjectRecord{}},
+	inv := &v1alpha1.ReleaseInventory{
+		ObjectMeta: metav1.ObjectMeta{Namespace: rel.Namespace, Name: rel.Name, OwnerReferences: ownedBy(rel)},
+		Spec:       v1alpha1.InventorySpec{Objects: []v1alpha1.ObjectRecord{}},
+	}
+	if rel.Spec.DeletionPolicy == v1alpha1.DeletionPrune {
+		inv.Finalizers = []string{v1alpha1.FinalizerPrune}
+	}
+	return inv
+}
+
+func ownedBy(rel *v1alpha1.Release) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Release", Name: rel.Name, UID: rel.UID}}
+}
+
+// HoldInventory puts a finalizer on the inventory of a Release, so that it outlives the prune that needs it, or takes it
+// off. A garbage collector that deletes in the foreground, the deletion of the namespace, or a person would else take
+// the records away first. Where there is no inventory, it does nothing.
+func (c *Client) HoldInventory(ctx context.Context, rel *v1alpha1.Release, finalizer string, held bool) error {
+	for {
+		inv, err := c.Inventory(ctx, rel)
+		if err != nil || inv.ResourceVersion == "" || slices.Contains(inv.Finalizers, finalizer) == held || held && inv.DeletionTimestamp != nil {
+			return err
+		}
+		inv.Finalizers = slices.DeleteFunc(inv.Finalizers, func(f string) bool { return f == finalizer })
+		if held {
+			inv.Finalizers = append(inv.Finalizers, finalizer)
+		}
+		err = retry(ctx, func() error { return c.client.Update(ctx, inv) })
+		switch {
+		case apierrors.IsConflict(err):
+			continue
+		case apierrors.IsNotFound(err):
+			return nil
+		case err != nil:
+			return fmt.Errorf("write the finalizers of ReleaseInventory %s/%s: %w", inv.Namespace, inv.Name, err)
+		}
+		return nil
 	}
 }
 

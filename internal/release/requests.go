@@ -21,6 +21,28 @@ type Request struct {
 // MaxRequestID bounds the id of a request, in bytes: it stands in status and in histories.
 const MaxRequestID = 128
 
+// RequestID is a request's id as convoy keeps it, where nobody can be told that it is no good: without control characters,
+// and at most MaxRequestID bytes long. A longer one is cut and ends in a sum of the whole, so that different ids stay
+// different; the same id always gives the same.
+func RequestID(id string) string {
+	clean := Printable(id)
+	if clean == id && len(id) <= MaxRequestID {
+		return id
+	}
+	sum := "-" + SumOf(id)
+	return strings.ToValidUTF8(clean[:min(len(clean), MaxRequestID-len(sum))], "") + sum
+}
+
+// Printable is a text of somebody else's without what would spoil a line of a log or of a terminal.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, text)
+}
+
 // CheckRequestID refuses what cannot be the id of a request that a caller names.
 func CheckRequestID(id string) error {
 	switch {
@@ -48,7 +70,7 @@ func (r *Request) Join(other Request) *Request {
 			joined.IDs = append(joined.IDs, id)
 		}
 	}
-	for name := range strings.SplitSeq(other.RequestedBy, ", ") {
+	for name := range strings.SplitSeq(Printable(other.RequestedBy), ", ") {
 		names := joined.RequestedBy
 		if name == "" || slices.Contains(strings.Split(names, ", "), name) || len(names)+len(name)+2 > maxRequestedBy {
 			continue

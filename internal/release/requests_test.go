@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -77,4 +78,22 @@ func TestRequests_D26_handled_ones_are_listed_newest_first(t *testing.T) {
 	require.Equal(t, "5", lost[19].ID)
 	require.Len(t, full, 20, "the list is not changed")
 	require.Equal(t, "19", full[0].ID)
+}
+
+// D26: an id that convoy can refuse to nobody is kept whole, or in a form of its own.
+func TestRequestID_D26(t *testing.T) {
+	long := strings.Repeat("p", MaxRequestID)
+	require.Equal(t, "build-7", RequestID("build-7"))
+	require.Equal(t, long, RequestID(long))
+	ids := map[string]bool{}
+	for _, id := range []string{long + "one", long + "two", "a\x1b[2Jb", "a\nb", "ab", strings.Repeat("é", 200)} {
+		kept := RequestID(id)
+		require.LessOrEqual(t, len(kept), MaxRequestID)
+		require.Equal(t, kept, RequestID(kept), "it is kept as it is from then on")
+		require.Equal(t, kept, Printable(kept))
+		require.True(t, utf8.ValidString(kept))
+		ids[kept] = true
+	}
+	require.Len(t, ids, 6, "different ids stay different")
+	require.Equal(t, "a[2Jb", (*Request)(nil).Join(Request{RequestedBy: "a\x1b[2Jb\n"}).RequestedBy)
 }
