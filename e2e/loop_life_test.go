@@ -3,6 +3,8 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	kube "sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // wakes tells a loop that its Release changed, as the watch of a worker would.
@@ -54,7 +58,7 @@ func (w *world) gone(name string) {
 	w.eventually("Release "+name+" is gone", func() error {
 		err := w.kube.Get(w.Context(), types.NamespacedName{Namespace: w.ns, Name: name}, &v1alpha1.Release{})
 		if err == nil {
-			return errors.New("it is there: " + w.message(name))
+			return errors.New("it is there")
 		}
 		if !apierrors.IsNotFound(err) {
 			return err
@@ -336,4 +340,64 @@ func TestLoop_continues_as_new_beside_a_waiting_sync(t *testing.T) {
 	w.becomesReady("front")
 	w.becomes("shop", "True/Succeeded")
 	require.Equal(t, "Succeeded", w.answered("shop", "meanwhile").Result)
+}
+
+// Whoever takes the inventory away before the prune of a deletion does not get it: not the garbage collector in the
+// foreground, and not a person.
+func TestLoop_deletion_keeps_the_inventory_until_it_has_pruned(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for name, deletes := range map[string]func(rel *v1alpha1.Release){
+		"foreground": func(rel *v1alpha1.Release) {
+			require.NoError(t, w.kube.Delete(w.Context(), rel, kube.PropagationPolicy(metav1.DeletePropagationForeground)))
+		},
+		"inventory-first": func(rel *v1alpha1.Release) {
+			require.NoError(t, w.kube.Delete(w.Context(), w.rawInventory(rel.Name)))
+			require.NoError(t, w.kube.Delete(w.Context(), rel))
+		},
+	} {
+		rel := w.release(name, oneConfigMap(w.ns, name, "1"), prunesAtItsEnd)
+		w.loop(name)
+		w.becomes(name, "True/Succeeded")
+		w.is("the inventory is exact", func() bool { return len(w.inventory(name)) == 1 })
+		deletes(rel)
+		w.is("the deletion is seen", func() bool {
+			inv := w.rawInventory(name)
+			return inv == nil || inv.DeletionTimestamp != nil || name == "foreground"
+		})
+		require.NoError(t, w.temporal.SignalWorkflow(w.Context(), "release:"+w.ns+":"+name, "", workflows.SignalChanged,
+			workflows.Changed{UID: string(rel.UID), Generation: 99}))
+		w.gone(name)
+		require.Nil(t, w.configMap(name), name)
+		w.is("the inventory goes", func() bool { return w.rawInventory(name) == nil })
+	}
+
+	rel := w.release("by-hand", oneConfigMap(w.ns, "by-hand", "1"), prunesAtItsEnd)
+	w.loop("by-hand")
+	w.becomes("by-hand", "True/Succeeded")
+	w.kubectl("", "-n", w.ns, "patch", "release", "by-hand", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+	require.NoError(t, w.kube.Delete(w.Context(), rel))
+	require.NoError(t, w.temporal.SignalWorkflow(w.Context(), "release:"+w.ns+":by-hand", "", workflows.SignalChanged, workflows.Changed{Deleted: true}))
+	w.gone("by-hand")
+	require.NotNil(t, w.configMap("by-hand"), "who takes the finalizer off lets the objects stay")
+	w.is("the inventory goes with the Release", func() bool { return w.rawInventory("by-hand") == nil })
+}
+
+// A request that meets a sync which waits makes the loop look at the source: what was mended takes its place (D23).
+func TestLoop_D23_a_request_finds_what_was_mended(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "render.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(stuckPod(w.ns, "front", 0)+manifest(w.ns, "late", 1, "1")), 0o600))
+	w.watcher("--path-root", dir)
+	w.release("shop", "", func(rel *v1alpha1.Release) {
+		gatedBy(1, ready(0))(rel)
+		rel.Spec.Source = v1alpha1.Source{Path: &dir}
+	})
+	w.becomes("shop", "False/WaitingForWave")
+	require.NoError(t, os.WriteFile(file, []byte(manifest(w.ns, "mended", 0, "1")), 0o600))
+	w.asks("shop", workflows.SyncRequest{ID: "mended"})
+	require.Equal(t, "Succeeded", w.answered("shop", "mended").Result)
+	require.Equal(t, []string{w.cm("mended")}, w.inventory("shop"))
 }

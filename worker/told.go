@@ -2,14 +2,13 @@ package main
 
 import (
 	"sync"
-	"time"
 
 	"convoy.dev/convoy/workflows"
 
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// toldMap is what the loops were told of their Releases, and when they were last known to be there.
+// toldMap is what the loops were told of their Releases, and which of them are to be looked for by the sweep.
 type toldMap struct {
 	mu      sync.Mutex
 	entries map[types.NamespacedName]told
@@ -17,7 +16,7 @@ type toldMap struct {
 
 type told struct {
 	what workflows.Changed
-	at   time.Time
+	due  bool
 }
 
 func (m *toldMap) get(key types.NamespacedName) (workflows.Changed, bool) {
@@ -27,13 +26,13 @@ func (m *toldMap) get(key types.NamespacedName) (workflows.Changed, bool) {
 	return entry.what, known
 }
 
-func (m *toldMap) put(key types.NamespacedName, what workflows.Changed, now time.Time) {
+func (m *toldMap) put(key types.NamespacedName, what workflows.Changed) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.entries == nil {
 		m.entries = map[types.NamespacedName]told{}
 	}
-	m.entries[key] = told{what, now}
+	m.entries[key] = told{what: what}
 }
 
 func (m *toldMap) drop(key types.NamespacedName) {
@@ -42,9 +41,18 @@ func (m *toldMap) drop(key types.NamespacedName) {
 	delete(m.entries, key)
 }
 
-// sweep reports whether it is time to look whether the loop is still there.
-func (m *toldMap) sweep(key types.NamespacedName, now time.Time) bool {
+// sweep notes that it is time to look whether a loop is still there, and due tells it.
+func (m *toldMap) sweep(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return now.Sub(m.entries[key].at) >= sweepEvery/2
+	if entry, known := m.entries[key]; known {
+		entry.due = true
+		m.entries[key] = entry
+	}
+}
+
+func (m *toldMap) due(key types.NamespacedName) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.entries[key].due
 }

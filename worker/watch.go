@@ -113,7 +113,7 @@ func (w *watch) run(ctx context.Context) error {
 	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    w.enqueue,
-		UpdateFunc: func(_, object any) { w.enqueue(object) },
+		UpdateFunc: w.updated,
 		DeleteFunc: w.enqueue,
 	})
 	if err != nil {
@@ -127,6 +127,16 @@ func (w *watch) run(ctx context.Context) error {
 		}()
 	}
 	return w.cache.Start(ctx)
+}
+
+// updated takes a change of a Release. The informer also sends each one unchanged at times: that is the sweep.
+func (w *watch) updated(before, object any) {
+	old, isOld := before.(*v1alpha1.Release)
+	rel, ok := object.(*v1alpha1.Release)
+	if isOld && ok && old.ResourceVersion == rel.ResourceVersion {
+		w.told.sweep(types.NamespacedName{Namespace: rel.Namespace, Name: rel.Name})
+	}
+	w.enqueue(object)
 }
 
 func (w *watch) enqueue(object any) {
@@ -167,13 +177,16 @@ func (w *watch) handle(ctx context.Context, key types.NamespacedName) error {
 		if !known {
 			return nil
 		}
+		if err := w.loops.Gone(ctx, key, told); err != nil {
+			return err
+		}
 		w.told.drop(key)
-		return w.loops.Gone(ctx, key, told)
+		return nil
 	}
 	now := workflows.Changed{UID: string(rel.UID), Generation: rel.Generation, AnnotationID: rel.Annotations[v1alpha1.AnnotationSyncRequested]}
 	switch {
 	case known && now == told: // a status was written, or the sweep comes by
-		if !w.told.sweep(key, time.Now()) {
+		if !w.told.due(key) {
 			return nil
 		}
 		err = w.loops.Ensure(ctx, key)
@@ -185,7 +198,7 @@ func (w *watch) handle(ctx context.Context, key types.NamespacedName) error {
 	if err != nil {
 		return err
 	}
-	w.told.put(key, now, time.Now())
+	w.told.put(key, now)
 	return nil
 }
 
