@@ -153,8 +153,8 @@ func TestReleaseWorkflow_D1_retries_what_a_run_before_has_started(t *testing.T) 
 
 // deleting makes the Release one that is being deleted, with its objects, until its deletion has succeeded.
 func (l *life) deleting(after time.Duration) {
-	l.sees = func(_ activities.ObserveInput, seen *activities.Observation) {
-		done := len(l.syncs) > 0 && l.syncs[len(l.syncs)-1].deletion && l.last.Result == "Succeeded"
+	l.sees = func(in activities.ObserveInput, seen *activities.Observation) {
+		done := in.Running == nil && len(l.syncs) > 0 && l.syncs[len(l.syncs)-1].deletion && l.last.Result == "Succeeded"
 		switch {
 		case l.passed() < after:
 		case done:
@@ -482,4 +482,89 @@ func TestReleaseWorkflow_looks_again_soon_at_a_sync_that_ends(t *testing.T) {
 	require.NoError(t, l.GetWorkflowError())
 	require.NotEmpty(t, l.syncs)
 	require.Less(t, l.syncs[0].at, 10*time.Minute+9*time.Second)
+}
+
+// D16: what status says of another sync is no word of the one that the loop waits for.
+func TestReleaseWorkflow_D16_a_sync_of_a_run_before_that_ended_without_a_word(t *testing.T) {
+	l := newLife(t)
+	l.until = 10 * time.Minute
+	l.last = &activities.Ended{RunID: "another", Result: "Succeeded", Reason: "Succeeded"}
+	l.sees = func(in activities.ObserveInput, seen *activities.Observation) {
+		switch {
+		case in.Running != nil && in.Running.RunID == "before":
+			seen.RunEnded = true
+		case in.Retry && in.Due:
+			seen.Action = release.ActSync
+		}
+	}
+	l.runs(&Memory{UID: "u", SyncedSpec: "s1", Cadence: l.cadence, Running: &Running{RunID: "before", Spec: "s1", Request: &release.Request{IDs: []string{"a"}, Force: true}}})
+	require.NoError(t, l.GetWorkflowError())
+	require.Equal(t, "0s", l.started(), "it is repaired at once")
+	require.True(t, l.syncs[0].in.Force)
+	require.Equal(t, lost, l.status[0].Reason)
+}
+
+// D26: a request that only status knows to be answered is not served again, and an update gets the answer.
+func TestReleaseWorkflow_D26_what_only_status_knows(t *testing.T) {
+	l := newLife(t)
+	l.until = 10 * time.Minute
+	l.last = &activities.Ended{Result: "Succeeded"}
+	l.status = []v1alpha1.HandledRequest{{ID: "old", Result: "Failed", Reason: "DeployFailed"}, {ID: "older", Result: "Succeeded"}}
+	l.asks(time.Minute, SyncRequest{ID: "older"})
+	u := l.update(2*time.Minute, SyncRequest{ID: "old"})
+	l.at(3*time.Minute, func() { require.Empty(t, l.query().Waiting) })
+	l.runs(&Memory{UID: "u", SyncedSpec: "s1", Cadence: l.cadence, NextDue: l.began.Add(time.Hour)})
+	require.NoError(t, l.GetWorkflowError())
+	require.Empty(t, l.syncs)
+	require.Equal(t, "DeployFailed", u.answer.Reason)
+	require.Equal(t, 2*time.Minute, u.at.Round(time.Second))
+}
+
+// D23: a deletion that takes long is looked after, and left to its end.
+func TestReleaseWorkflow_D23_does_not_stop_a_deletion(t *testing.T) {
+	l := idle(t)
+	l.deleting(10 * time.Minute)
+	l.syncing = func(ctx workflow.Context, _ int, _ SyncInput) (SyncResult, error) {
+		return SyncResult{}, workflow.Sleep(ctx, 30*time.Minute)
+	}
+	l.lives()
+	require.Len(t, l.syncs, 1)
+	require.Equal(t, "Succeeded", l.last.Result)
+	require.Greater(t, l.looked(11*time.Minute, 40*time.Minute), 3)
+}
+
+// D23: the loop of a Release that is gone ends after its sync.
+func TestReleaseWorkflow_D23_waits_for_the_sync_of_a_Release_that_is_gone(t *testing.T) {
+	l := idle(t)
+	l.until = 10 * time.Minute
+	l.syncing = func(ctx workflow.Context, _ int, _ SyncInput) (SyncResult, error) {
+		stopped := workflow.Sleep(ctx, time.Hour)
+		detached, stop := workflow.NewDisconnectedContext(ctx)
+		defer stop()
+		require.NoError(t, workflow.Sleep(detached, 2*time.Minute))
+		return SyncResult{}, stopped
+	}
+	l.asks(time.Minute, SyncRequest{ID: "a"})
+	u := l.update(2*time.Minute, SyncRequest{ID: "b"})
+	l.lives()
+	gone := l.looks[len(l.looks)-1].at
+	require.InDelta(t, (gone + 2*time.Minute).Seconds(), u.at.Seconds(), 1)
+}
+
+// S4 D26: in manual mode a new render ends the retries of a request for good, also when it is taken back.
+func TestReleaseWorkflow_S4_a_new_render_ends_a_retry_in_manual_mode(t *testing.T) {
+	l := idle(t)
+	l.until = 30 * time.Minute
+	l.syncing = ends("DeployFailed", SyncFailure{Digest: "sha256:abc", Recorded: true})
+	l.sees = func(in activities.ObserveInput, seen *activities.Observation) {
+		if seen.Action == release.ActSync && len(in.Requests) == 0 {
+			seen.Action = release.ActOutOfSync
+		}
+		seen.Manual = true
+	}
+	l.asks(time.Minute, SyncRequest{ID: "a", Force: true})
+	l.lives()
+	require.Len(t, l.syncs, 1)
+	require.True(t, l.looks[2].in.Retry)
+	require.False(t, l.looks[3].in.Retry)
 }

@@ -108,9 +108,9 @@ func (l *life) observe(_ context.Context, in activities.ObserveInput) (activitie
 	if l.sees != nil {
 		l.sees(in, &seen)
 	}
-	if seen.Action == release.ActNothing && seen.NextAt.IsZero() {
+	if seen.Action == release.ActNothing || seen.Action == release.ActOutOfSync {
 		seen.NextAt = l.cadence.Next("u", l.Now(), 0)
-		if !in.RetryAt.IsZero() {
+		if seen.Action == release.ActNothing && !in.RetryAt.IsZero() {
 			seen.NextAt = in.RetryAt
 		}
 	}

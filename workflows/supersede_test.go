@@ -189,3 +189,13 @@ func TestDeleteWorkflow_S27_lets_the_Release_go_last(t *testing.T) {
 	require.Equal(t, "PruneFailed", s.plays("DeleteWorkflow", SyncInput{}))
 	require.Equal(t, "prepare, record PruneFailed", strings.Join(s.calls, ", "))
 }
+
+// D23: the word that came before a gate which was healthy at once counts at the next one.
+func TestSyncWorkflow_D23_remembers_the_word_at_the_next_gate(t *testing.T) {
+	p := gated(v1alpha1.HealthReady, 0)
+	p.Waves = append(p.Waves, activities.PlannedWave{Number: 5, Objects: 1, Strategy: v1alpha1.HealthReady, After: 2})
+	s := newStage(t, p)
+	s.supersedes("wave -1")
+	s.on["wave 2"] = func() { s.unhealthy = -1 }
+	s.gaveWay(s.Now(), firstLook, untilTheGate+", wave -1 healthy, wave 2")
+}
