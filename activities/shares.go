@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -71,9 +72,18 @@ func (a *Activities) withShare(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// The pause of an activity that found no share free: it grows with every attempt, because many that wait for a dead
-// cluster would otherwise keep the worker busy with asking.
-const shareAgain, shareAgainMost = time.Second, 10 * time.Second
+// The pause of an activity that found no share free: it doubles with every attempt, because many that wait for a dead
+// cluster would otherwise keep the worker and Temporal busy with asking. At a silent one it is the longest at once.
+const shareAgain, shareAgainMost = time.Second, 30 * time.Second
+
+// shareAfter is the pause after an attempt, shortened by up to a third so that those that wait do not come together.
+func shareAfter(attempt int32, silent bool) time.Duration {
+	pause := shareAgainMost
+	if !silent {
+		pause = min(shareAgain<<min(attempt-1, 10), shareAgainMost)
+	}
+	return pause - rand.N(pause/3)
+}
 
 // enter takes a share of the Release's target cluster for the rest of this activity. Where none is free the activity
 // gives its slot back and asks to be run again. Clusters are told apart by their address: several Cluster resources may
@@ -96,7 +106,7 @@ func (a *Activities) enter(ctx context.Context, rel *v1alpha1.Release, target Ta
 		}
 		return &waitError{
 			message: fmt.Sprintf("%d activities of this worker work on %s already: waiting for one of them", limit, name),
-			after:   min(shareAgain*time.Duration(activity.GetInfo(ctx).Attempt), shareAgainMost),
+			after:   shareAfter(activity.GetInfo(ctx).Attempt, target.Silent()),
 		}
 	}
 	h.cluster = cluster

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -33,4 +34,14 @@ func TestShares_bound_what_one_cluster_holds(t *testing.T) {
 	s.give("dead")
 	require.True(t, s.take("dead", limit))
 	require.Equal(t, 1, newShares(1).of(silentTarget{silent: true}))
+}
+
+// Those that wait for a share ask ever less often, and rarely where the cluster is silent.
+func TestShares_waiting_grows(t *testing.T) {
+	for attempt, most := range map[int32]time.Duration{1: time.Second, 2: 2 * time.Second, 4: 8 * time.Second, 99: shareAgainMost} {
+		pause := shareAfter(attempt, false)
+		require.LessOrEqual(t, pause, most)
+		require.Greater(t, pause, most/2)
+	}
+	require.Greater(t, shareAfter(1, true), shareAgainMost/2)
 }
