@@ -56,6 +56,10 @@ sweep: bin/dev ## kill the worker around every single request of a sync, one aft
 chaos: bin/dev ## kill the API server, Temporal and the worker in mid-sync, three times each; CONVOY_SEED repeats a run
 	@CONVOY_CHAOS=all exec bin/dev/test -packages ./e2e -- -run '^TestChaos' -v -timeout 60m $(TESTFLAGS)
 
+.PHONY: fairness
+fairness: bin/dev ## show on an idle machine that a dead cluster delays nobody else by more than a fifth
+	@CONVOY_FAIRNESS=strict exec bin/dev/test -packages ./e2e -- -run '^TestFairness' -v -timeout 30m $(TESTFLAGS)
+
 .PHONY: soak
 soak: bin/dev ## 300 Releases on one worker for 15 minutes, with drift and requests; CONVOY_SEED repeats a run
 	@CONVOY_SOAK=all exec bin/dev/test -packages ./e2e -- -run '^TestSoak' -v -timeout 60m $(TESTFLAGS)

@@ -107,6 +107,8 @@ type Target interface {
 	// Address stands for the cluster where its identity cannot be read: the same for all identities that take the same
 	// way there.
 	Address() string
+	// Silent: the cluster answers nothing, as far as is known. Steps there are short then, and few at a time.
+	Silent() bool
 	// Scope of a kind: known is false when fresh discovery does not serve it (S8).
 	Scope(ctx context.Context, gvk schema.GroupVersionKind) (namespaced, known bool, err error)
 	// DryRun sends each item once and reports each answer by index (S5).

@@ -266,11 +266,11 @@ func (o *observer) drift(ctx context.Context, inv *v1alpha1.ReleaseInventory) ([
 	if len(refs) == 0 {
 		return nil, nil
 	}
-	if err := o.enter(ctx, o.rel); err != nil {
-		return nil, err
-	}
 	target, err := o.targets.Connect(ctx, o.rel, nil)
 	if err == nil {
+		if err := o.enter(ctx, o.rel, target); err != nil {
+			return nil, err
+		}
 		var seen []release.Seen
 		if seen, err = target.Facts(ctx, refs); err == nil {
 			return release.Drift(refs, release.UnpackFacts(inv.Spec.Facts, len(refs)), seen), nil

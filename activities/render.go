@@ -154,11 +154,11 @@ func (a *Activities) open(ctx context.Context, ref SyncRef) (*step, error) {
 
 // locate connects to the target cluster and gives each object of the render its identity there.
 func (a *Activities) locate(ctx context.Context, rel *v1alpha1.Release, render *release.Render) (*step, error) {
-	if err := a.enter(ctx, rel); err != nil {
-		return nil, err
-	}
 	target, err := a.targets.Connect(ctx, rel, release.RenderCRDs(render))
 	if err != nil {
+		return nil, err
+	}
+	if err := a.enter(ctx, rel, target); err != nil {
 		return nil, err
 	}
 	scopes := map[schema.GroupVersionKind]scope{}

@@ -3,14 +3,19 @@ package activities
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
 	"convoy.dev/convoy/api/v1alpha1"
+
+	"go.temporal.io/sdk/activity"
 )
 
 // shares bounds how many activities of this worker work on one target cluster at a time: a cluster that answers nothing
-// holds every activity that touches it for its whole patience, and must not hold all slots of the worker.
+// holds every activity that touches it for its whole patience, and must not hold all slots of the worker. Once it is
+// known to be silent it gets a fifth of its share: syncs that fail soon and are tried again cost the others more than
+// syncs that wait.
 type shares struct {
 	limit int
 
@@ -20,11 +25,19 @@ type shares struct {
 
 func newShares(limit int) *shares { return &shares{limit: limit, used: map[string]int{}} }
 
-// take takes a share of a cluster; false when all are taken.
-func (s *shares) take(cluster string) bool {
+// of is the share of a cluster.
+func (s *shares) of(target Target) int {
+	if target.Silent() {
+		return max(1, s.limit/5)
+	}
+	return s.limit
+}
+
+// take takes one of so many shares of a cluster; false when all are taken.
+func (s *shares) take(cluster string, limit int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.used[cluster] >= s.limit {
+	if s.used[cluster] >= limit {
 		return false
 	}
 	s.used[cluster]++
@@ -59,12 +72,23 @@ func (a *Activities) withShare(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// shareAgain is the pause of an activity that found no share free.
-const shareAgain = time.Second
+// The pause of an activity that found no share free: it doubles with every attempt, because many that wait for a dead
+// cluster would otherwise keep the worker and Temporal busy with asking. At a silent one it is the longest at once.
+const shareAgain, shareAgainMost = time.Second, 30 * time.Second
+
+// shareAfter is the pause after an attempt, shortened by up to a third so that those that wait do not come together.
+func shareAfter(attempt int32, silent bool) time.Duration {
+	pause := shareAgainMost
+	if !silent {
+		pause = min(shareAgain<<min(attempt-1, 10), shareAgainMost)
+	}
+	return pause - rand.N(pause/3)
+}
 
 // enter takes a share of the Release's target cluster for the rest of this activity. Where none is free the activity
-// gives its slot back and asks to be run again.
-func (a *Activities) enter(ctx context.Context, rel *v1alpha1.Release) error {
+// gives its slot back and asks to be run again. Clusters are told apart by their address: several Cluster resources may
+// lead to one.
+func (a *Activities) enter(ctx context.Context, rel *v1alpha1.Release, target Target) error {
 	h, ok := ctx.Value(heldKey{}).(*held)
 	if !ok {
 		return nil
@@ -74,14 +98,15 @@ func (a *Activities) enter(ctx context.Context, rel *v1alpha1.Release) error {
 	if h.cluster != "" {
 		return nil
 	}
-	cluster := "/"
-	if rel.Spec.ClusterRef != nil {
-		cluster = rel.Namespace + "/" + rel.Spec.ClusterRef.Name
-	}
-	if !a.shares.take(cluster) {
+	cluster, limit := target.Address(), a.shares.of(target)
+	if !a.shares.take(cluster, limit) {
+		name := "the control cluster"
+		if rel.Spec.ClusterRef != nil {
+			name = "Cluster " + rel.Spec.ClusterRef.Name
+		}
 		return &waitError{
-			message: fmt.Sprintf("%d activities of this worker work on Cluster %s already: waiting for one of them", a.shares.limit, cluster),
-			after:   shareAgain,
+			message: fmt.Sprintf("%d activities of this worker work on %s already: waiting for one of them", limit, name),
+			after:   shareAfter(activity.GetInfo(ctx).Attempt, target.Silent()),
 		}
 	}
 	h.cluster = cluster

@@ -344,6 +344,8 @@ func (w *world) Identity(context.Context) (string, error) { return clusterUID, n
 
 func (w *world) Address() string { return "server:1" }
 
+func (w *world) Silent() bool { return false }
+
 func (w *world) Scope(_ context.Context, gvk schema.GroupVersionKind) (namespaced, known bool, err error) {
 	return gvk.Kind == "ConfigMap", slices.Contains([]string{"ConfigMap", "Namespace", "CustomResourceDefinition"}, gvk.Kind), nil
 }

@@ -89,9 +89,16 @@ func register(registry sdkworker.Registry, w *workflows.Workflows, a *activities
 	registry.RegisterActivity(a)
 }
 
+// options of the SDK's worker. Its default of two pollers for each kind of task lets workflow tasks wait for a poller
+// as soon as the server is busy: everybody's, whoever made it busy. An idle poller costs next to nothing.
 func (w *convoyWorker) options() sdkworker.Options {
+	pollers := sdkworker.NewPollerBehaviorAutoscaling(sdkworker.PollerBehaviorAutoscalingOptions{
+		InitialNumberOfPollers: 10, MinimumNumberOfPollers: 5, MaximumNumberOfPollers: 100,
+	})
 	return sdkworker.Options{
 		DeploymentOptions:                      w.cfg.deployment,
+		WorkflowTaskPollerBehavior:             pollers,
+		ActivityTaskPollerBehavior:             pollers,
 		MaxConcurrentActivityExecutionSize:     100,
 		MaxConcurrentWorkflowTaskExecutionSize: 200,
 		MaxHeartbeatThrottleInterval:           w.cfg.heartbeatTimeout / 4,

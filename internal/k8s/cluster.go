@@ -21,7 +21,9 @@ type Cluster struct {
 	address   string
 	discovery *discovery
 	lists     deniedLists
+	silence   silence
 
+	who        flight[string]
 	identityMu sync.Mutex
 	identity   string
 	identityAt time.Time
@@ -36,11 +38,22 @@ func (c *Cluster) Address() string { return c.address }
 // a cluster that is made anew behind the same address looks like the old one, and a changed address like another.
 // The answer is kept for a minute. Fails with a *release.Failure of class Accident.
 func (c *Cluster) Identity(ctx context.Context) (string, error) {
+	if known := c.knownIdentity(); known != "" {
+		return known, nil
+	}
+	return c.who.join(ctx, "the question who it is", func() (string, error) { return c.askIdentity(ctx) })
+}
+
+func (c *Cluster) knownIdentity() string {
 	c.identityMu.Lock()
 	defer c.identityMu.Unlock()
-	if c.identity != "" && time.Since(c.identityAt) < identityFor {
-		return c.identity, nil
+	if time.Since(c.identityAt) >= identityFor {
+		return ""
 	}
+	return c.identity
+}
+
+func (c *Cluster) askIdentity(ctx context.Context) (string, error) {
 	ref := release.ObjectRef{Kind: "Namespace", Name: "kube-system"}
 	reply, err := c.send(ctx, request{method: http.MethodGet, path: "/api/v1/namespaces/kube-system", accept: acceptMetadata})
 	if err != nil {
@@ -60,6 +73,8 @@ func (c *Cluster) Identity(ctx context.Context) (string, error) {
 		failure.Class = release.Accident
 		return "", failure
 	}
+	c.identityMu.Lock()
+	defer c.identityMu.Unlock()
 	c.identity, c.identityAt = identity, time.Now()
 	return identity, nil
 }

@@ -32,7 +32,7 @@ type Mapping struct {
 
 // discovery is what a cluster serves, as seen at one time.
 type discovery struct {
-	refreshing chan struct{} // holds one token: who takes it may fetch
+	fetch flight[*catalog]
 
 	mu      sync.Mutex
 	catalog *catalog // nil before the first fetch; never changed after it was stored, apart from probed
@@ -57,12 +57,6 @@ type servedVersion struct {
 	kinds map[string]Mapping
 	// stale: the server of this version did not answer the API server; kinds may be missing or old.
 	stale bool
-}
-
-func newDiscovery() *discovery {
-	d := &discovery{refreshing: make(chan struct{}, 1)}
-	d.refreshing <- struct{}{}
-	return d
 }
 
 // Resolve finds the resource and the scope of a kind. A miss is looked up in fresh discovery (D11) before it counts.
@@ -113,24 +107,27 @@ func (d *discovery) current() *catalog {
 
 // fresh returns a discovery that was asked for after since. Callers at the same time share one fetch.
 func (c *Cluster) fresh(ctx context.Context, since time.Time) (*catalog, error) {
-	d := c.discovery
-	select {
-	case <-d.refreshing:
-	case <-ctx.Done():
-		return nil, fmt.Errorf("discovery of the target cluster: %w", context.Cause(ctx))
+	for {
+		if known := c.discovery.current(); known != nil && known.asked.After(since) {
+			return known, nil
+		}
+		_, err := c.discovery.fetch.join(ctx, "discovery", func() (*catalog, error) {
+			fetched, err := c.fetchCatalog(ctx)
+			if err == nil {
+				c.discovery.store(fetched)
+			}
+			return fetched, err
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
-	defer func() { d.refreshing <- struct{}{} }()
-	if known := d.current(); known != nil && known.asked.After(since) {
-		return known, nil
-	}
-	fetched, err := c.fetchCatalog(ctx)
-	if err != nil {
-		return nil, err
-	}
+}
+
+func (d *discovery) store(fetched *catalog) {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.catalog = fetched
-	d.mu.Unlock()
-	return fetched, nil
 }
 
 func (k *catalog) find(gvk schema.GroupVersionKind) (Mapping, bool) {

@@ -99,7 +99,7 @@ func newCluster(cfg *rest.Config) (*Cluster, error) {
 	}
 	shared := *client
 	shared.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &Cluster{base: base, client: &shared, address: clusterAddress(base, own), discovery: newDiscovery()}, nil
+	return &Cluster{base: base, client: &shared, address: clusterAddress(base, own), discovery: &discovery{}}, nil
 }
 
 // credentialsKey is a hash over everything in cfg that says where to and as whom.

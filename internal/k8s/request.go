@@ -91,6 +91,7 @@ func (c *Cluster) send(ctx context.Context, r request) (answer, error) {
 	if err != nil {
 		return answer{}, noAnswer(ctx, r, err)
 	}
+	c.silence.ended()
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {

@@ -25,7 +25,8 @@ const (
 
 // SessionOptions of one step.
 type SessionOptions struct {
-	// RetryFor is the total time for which accidents are retried inside the step. 0 means 40s (D22), negative none.
+	// RetryFor is the total time for which accidents are retried inside the step. 0 means 40s (D22), negative none. A
+	// cluster that is silent gets little of it.
 	RetryFor time.Duration
 	// DeletingFor is how long Apply waits for an object that is being deleted. 0 means 2 minutes (D14).
 	DeletingFor time.Duration
@@ -40,6 +41,8 @@ type SessionOptions struct {
 type Session struct {
 	cluster *Cluster
 	options SessionOptions
+	// patient: the session tries for all of its time, so its end without an answer says something about the cluster.
+	patient bool
 
 	mu sync.Mutex
 	// troubled counts calls that are retrying now; since is when the first of them began, spent what earlier ones
@@ -61,9 +64,14 @@ func (c *Cluster) Session(options SessionOptions) *Session {
 	if options.DeletingFor == 0 {
 		options.DeletingFor = defaultDeletingFor
 	}
+	patient := !c.silence.lasts()
+	if !patient {
+		options.RetryFor = min(options.RetryFor, impatience)
+	}
 	return &Session{
 		cluster: c,
 		options: options,
+		patient: patient,
 		denied:  map[schema.GroupKind]time.Time{},
 		defined: map[string]bool{},
 	}
@@ -81,6 +89,9 @@ func (s *Session) Resolve(ctx context.Context, gvk schema.GroupVersionKind) (Map
 
 // Address is Cluster.Address.
 func (s *Session) Address() string { return s.cluster.Address() }
+
+// Silent reports whether the cluster answers nothing, as far as is known.
+func (s *Session) Silent() bool { return s.cluster.silence.lasts() }
 
 // Identity is Cluster.Identity with accidents retried within the session's budget (D22).
 func (s *Session) Identity(ctx context.Context) (string, error) {
@@ -138,6 +149,9 @@ func (s *Session) retry(ctx context.Context, excused func(*release.Failure) bool
 			s.recovered(began)
 			if !errors.Is(waitErr, errBudgetSpent) {
 				return waitErr
+			}
+			if s.patient && failure.Code == 0 && failure.Uncertain {
+				s.cluster.silence.began()
 			}
 			return tried(failure, time.Since(began))
 		}
