@@ -171,7 +171,7 @@ func TestCommandLine_reconcile_suspend_and_resume(t *testing.T) {
 	code, out = w.commandLine("suspend", arg)
 	require.Equal(t, 0, code, out)
 	w.eventually("the loop knows", func() error {
-		if _, out := w.commandLine("status", arg); !strings.Contains(out, "Loop        suspended") {
+		if _, out := w.commandLine("status", arg); !strings.Contains(out, "waits for the suspension to be lifted") {
 			return errors.New(out)
 		}
 		return nil

@@ -30,6 +30,7 @@ func classify(ref release.ObjectRef, document []byte, reply answer) *release.Fai
 	failure.Webhook = webhookName(text)
 	failure.Schema = isSchemaViolation(reply.code, status, text)
 	failure.Missing = missing(ref, document, reply.code, status, text)
+	failure.Quota = reply.code == http.StatusForbidden && failure.Webhook == "" && strings.Contains(text, " is forbidden: exceeded quota: ")
 	failure.Class = class(reply.code, status, text, failure)
 	failure.Uncertain = isUncertain(reply.code, status, text)
 	failure.Message = explain(ref, status, text, failure)

@@ -204,3 +204,16 @@ func TestWarnings_D10_of_a_Secret_are_counted_only(t *testing.T) {
 	require.Equal(t, []string{"the API server gave 2 warnings about this Secret, which are not shown"}, warnings(aSecret, answer{header: header}))
 	require.Empty(t, warnings(aSecret, answer{}))
 }
+
+// D7, case 63: a quota that is used up says nothing about the object, and neither does it pass within a step.
+func TestClassify_D7_a_full_quota_is_no_verdict_on_the_object(t *testing.T) {
+	of := func(message string) *release.Failure {
+		body := `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"` + message + `","reason":"Forbidden","details":{"name":"n2","kind":"configmaps"},"code":403}`
+		return classify(release.ObjectRef{Kind: "ConfigMap", Namespace: "tight", Name: "n2"}, nil, answer{code: 403, body: []byte(body)})
+	}
+	full := of(`configmaps \"n2\" is forbidden: exceeded quota: q, requested: count/configmaps=1, used: count/configmaps=3, limited: count/configmaps=3`)
+	require.True(t, full.Quota)
+	require.Equal(t, release.Verdict, full.Class, "it is not tried again inside the step")
+	denied := of(`configmaps \"n2\" is forbidden: User \"x\" cannot patch resource \"configmaps\"`)
+	require.False(t, denied.Quota)
+}

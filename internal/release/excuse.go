@@ -52,7 +52,7 @@ func Judge(plan *Plan, failures map[int]*Failure, crdChanged func(schema.GroupKi
 		switch reason, hint := j.excuse(i, failure); {
 		case reason != "":
 			out.Unverified = append(out.Unverified, Unverified{plan.Items[i].Ref, reason})
-		case failure.Class == Accident:
+		case failure.Class == Accident || failure.Quota:
 			out.Accidents = append(out.Accidents, rejection(plan.Items[i], failure, ""))
 		default:
 			out.Rejections = append(out.Rejections, rejection(plan.Items[i], failure, hint))

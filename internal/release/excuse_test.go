@@ -159,3 +159,11 @@ func TestHints(t *testing.T) {
 		require.Equal(t, c.hint == "", knownHint(&c.failure) == "")
 	}
 }
+
+// D7, case 63: an object that meets a full quota in the dry run is not rejected: it may fit when the sync is tried again.
+func TestJudge_D7_a_full_quota_rejects_nothing(t *testing.T) {
+	plan := &Plan{Items: []Item{{Object: &Object{}, Ref: ObjectRef{Kind: "ConfigMap", Namespace: "tight", Name: "n2"}}}}
+	verdict := Judge(plan, map[int]*Failure{0: {Class: Verdict, Code: 403, Quota: true, Message: "exceeded quota"}}, nil)
+	require.Empty(t, verdict.Rejections)
+	require.Len(t, verdict.Accidents, 1)
+}

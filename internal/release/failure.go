@@ -35,6 +35,9 @@ type Failure struct {
 	Schema bool
 	// Uncertain: no answer came, so the request may have taken effect all the same (D13).
 	Uncertain bool
+	// Quota: a quota is used up. It is the state of the namespace that is refused and not the object, so a dry run that
+	// meets it rejects nothing; nor does trying again at once help (FACTS, D7).
+	Quota bool
 	// Webhook is the name of an admission webhook that the answer is about, if it is about one.
 	Webhook string
 }
