@@ -35,6 +35,8 @@ type Memory struct {
 	RetryOf  string           `json:"retryOf,omitempty"`
 	// Whole: the next pass is a whole sync (D16).
 	Whole bool `json:"whole,omitempty"`
+	// UnsureUntil is until when a request of a lost attempt may still be on its way.
+	UnsureUntil time.Time `json:"unsureUntil,omitzero"`
 	// SyncedSpec, Generation and AnnotationID are what was seen of the Release last.
 	SyncedSpec   string `json:"syncedSpec,omitempty"`
 	Generation   int64  `json:"generation,omitempty"`

@@ -3,6 +3,7 @@ package workflows
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"convoy.dev/convoy/activities"
 	"convoy.dev/convoy/api/v1alpha1"
@@ -87,7 +88,10 @@ func (l *loop) ended(ctx workflow.Context, out outcome) {
 		return
 	}
 	l.answer(running, out)
-	l.mem.Whole = out.unsure
+	if out.unsure {
+		l.mem.UnsureUntil = workflow.Now(ctx).Add(inFlightFor)
+	}
+	l.mem.Whole = workflow.Now(ctx).Before(l.mem.UnsureUntil)
 	failures := 0
 	switch {
 	case running.Superseded, running.Cancelled, out.reason == lost:
@@ -113,6 +117,11 @@ func (l *loop) ended(ctx workflow.Context, out outcome) {
 	l.mem.Failures = failures
 	l.mem.NextDue = l.mem.Cadence.Next(l.mem.UID, workflow.Now(ctx), failures)
 }
+
+// inFlightFor is how long after a sync that lost an attempt a request of that attempt is reckoned with: until then each
+// pass is a whole sync (D16). A write that lands later shows in the metadata of its object; one that lands in the same
+// second as the apply of the next sync does not.
+const inFlightFor = time.Minute
 
 // keepRetry remembers the request that the retries belong to.
 func (l *loop) keepRetry(running *Running, out outcome) {

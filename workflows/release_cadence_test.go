@@ -351,3 +351,22 @@ func TestReleaseWorkflow_a_look_that_fails_ends_nothing(t *testing.T) {
 	require.True(t, l.looks[2].in.First)
 	require.True(t, l.looks[4].in.Due, "the reconcile is not forgotten")
 }
+
+// D16: for a while after a lost attempt each pass is a whole sync, also behind a sync that was sure of itself: a request
+// that lands in the same second as an apply leaves no other trace.
+func TestReleaseWorkflow_D16_reckons_with_a_late_request_for_a_while(t *testing.T) {
+	l := newLife(t)
+	l.cadence.Interval, l.until, l.last = 20*time.Second, 5*time.Minute, &activities.Ended{Result: "Succeeded"}
+	l.syncing = func(_ workflow.Context, n int, _ SyncInput) (SyncResult, error) {
+		return SyncResult{Unsure: n == 1}, nil
+	}
+	l.sees = func(in activities.ObserveInput, seen *activities.Observation) {
+		if in.Whole && in.Due {
+			seen.Action = release.ActSync
+		}
+	}
+	l.asks(time.Second, SyncRequest{ID: "a"})
+	l.lives()
+	require.InDelta(t, 4, len(l.syncs), 1, "each twenty seconds of a minute")
+	require.False(t, l.looks[len(l.looks)-1].in.Whole)
+}
