@@ -377,7 +377,7 @@ func (o *observer) suspended() string {
 	}
 	message := "spec.suspend is set: no sync starts until it is lifted (convoy resume)"
 	if waiting > 0 {
-		message += fmt.Sprintf("; %d sync requests wait", waiting)
+		message += fmt.Sprintf("; %s %s", release.Count(waiting, "sync request"), release.Verb(waiting, "waits", "wait"))
 	}
 	return message
 }

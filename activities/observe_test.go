@@ -295,7 +295,7 @@ func TestObserve_D33_suspended(t *testing.T) {
 	require.Zero(t, w.fetched)
 	require.Empty(t, w.changes("facts"))
 	require.Equal(t, "False Suspended", w.condition("Reconciling"))
-	require.Contains(t, meta.FindStatusCondition(w.rel.Status.Conditions, "Reconciling").Message, "2 sync requests wait")
+	require.Contains(t, meta.FindStatusCondition(w.rel.Status.Conditions, "Reconciling").Message, "; 2 sync requests wait")
 	require.Equal(t, "True Succeeded", w.condition("Applied"))
 	require.EqualValues(t, 3, meta.FindStatusCondition(w.rel.Status.Conditions, "Applied").ObservedGeneration, "the one that was synced")
 	require.Nil(t, w.rel.Status.NextReconcileAt)
