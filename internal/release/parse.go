@@ -219,7 +219,7 @@ func newObject(m map[string]any) (Object, []string) {
 	if fault := foldStringData(&object, m); fault != "" {
 		faults = append(faults, fault)
 	}
-	wave, fault := waveOf(m)
+	wave, fault := waveOf(m, object.Ref(true).IsSecret())
 	if fault != "" {
 		faults = append(faults, fmt.Sprintf("%s: %s", &object, fault))
 	}
