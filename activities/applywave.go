@@ -221,8 +221,8 @@ func (w *waveApply) explain(err error, item release.Item, done int) error {
 	if hint := release.OrderHint(w.plan, item, failure); hint != "" {
 		message += " — " + hint
 	}
-	return release.Problemf(release.DeployFailed, "%s. Wave %d stopped after %d of %d objects",
-		shorten(message), w.in.Wave, done, len(w.items))
+	return release.Problemf(release.DeployFailed, "%s. Wave %d stopped after %d of %s",
+		shorten(message), w.in.Wave, done, release.Count(len(w.items), "object"))
 }
 
 // close writes the union and the wave's status, whatever the end was (S20). After a cancellation it takes a context of

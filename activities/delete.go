@@ -80,12 +80,12 @@ func (a *Activities) hold(ctx context.Context, rel *v1alpha1.Release, held bool)
 
 // says tells what became of the objects of a deleted Release.
 func (in FinishInput) says() string {
-	text := fmt.Sprintf("the Release goes, and %d of its objects are deleted", in.Deleted)
+	text := fmt.Sprintf("the Release goes, and %d of its objects %s deleted", in.Deleted, release.Verb(in.Deleted, "is", "are"))
 	if in.Kept.Total > 0 {
-		text += fmt.Sprintf("; %d stay: %s", in.Kept.Total, strings.Join(in.Kept.Objects, ", "))
+		text += fmt.Sprintf("; %d %s: %s", in.Kept.Total, release.Verb(in.Kept.Total, "stays", "stay"), strings.Join(in.Kept.Objects, ", "))
 	}
 	if in.Terminating.Total > 0 {
-		text += fmt.Sprintf("; %d are held by finalizers: %s", in.Terminating.Total, strings.Join(in.Terminating.Objects, ", "))
+		text += fmt.Sprintf("; %d %s held by finalizers: %s", in.Terminating.Total, release.Verb(in.Terminating.Total, "is", "are"), strings.Join(in.Terminating.Objects, ", "))
 	}
 	return text
 }

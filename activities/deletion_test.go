@@ -144,7 +144,7 @@ func TestFinishDeletion_lets_the_Release_go(t *testing.T) {
 	w.calls = nil
 	w.succeeds(w.a.FinishDeletion, in, nil)
 	require.Equal(t, []string{"x/y"}, w.rel.Finalizers)
-	require.Equal(t, "the Release goes, and 3 of its objects are deleted; 1 stay: Namespace shop: its kind is protected", w.events[len(w.events)-1])
+	require.Equal(t, "the Release goes, and 3 of its objects are deleted; 1 stays: Namespace shop: its kind is protected", w.events[len(w.events)-1])
 	w.succeeds(w.a.FinishDeletion, in, nil)
 	require.Len(t, w.calls, 2, "the second time there is nothing to do")
 

@@ -39,17 +39,21 @@ func (a *Activities) WriteInventory(ctx context.Context, in InventoryInput) (Inv
 }
 
 // stillHeld looks at the objects that status.terminating names: a sync that prunes nothing more does not forget them
-// while finalizers hold them (D18). What the cluster does not tell counts as held; what the render brings again was
-// applied, so it is another object.
+// while finalizers hold them (D18). What the render brings again was applied, so it is another object.
 func (s *step) stillHeld(ctx context.Context) (Named, error) {
+	return stillHeld(ctx, s.target, s.rel.Status.Terminating, s.plan.Refs())
+}
+
+// stillHeld are those entries of status.terminating whose objects finalizers hold to this day, as they are now. What the
+// cluster does not tell counts as held; applied objects are other ones than those that were pruned.
+func stillHeld(ctx context.Context, target Target, entries []string, applied []release.ObjectRef) (Named, error) {
 	var out Named
-	applied := s.plan.Refs()
-	for _, entry := range s.rel.Status.Terminating {
+	for _, entry := range entries {
 		held, ok := release.ParseHeld(entry)
 		if !ok || release.Contains(applied, held.Ref) {
 			continue
 		}
-		live, err := s.target.Read(ctx, held.Ref)
+		live, err := target.Read(ctx, held.Ref)
 		var failure *release.Failure
 		switch {
 		case errors.As(err, &failure):

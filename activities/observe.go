@@ -17,7 +17,8 @@ import (
 // Observe looks at a Release for its loop and tells what has to be done (S4, S7, D22, D23, D30). It reads the Release,
 // renders the source, and compares the cluster with what the last sync left, by metadata only; each of these only while
 // the answer is open. It starts nothing. In the world it writes the loop's part of the status: what requests came to,
-// when the next reconcile is, whether the Release is suspended or out of sync; and the finalizer of the deletion policy.
+// when the next reconcile is, whether the Release is suspended or out of sync, and that pruned objects which finalizers
+// held have gone (D18); and the finalizer of the deletion policy.
 //
 // Idempotent: it writes nothing that is there already.
 // Fails with: Waiting, when the control cluster is out of reach. A source without a render and a target cluster that
@@ -48,6 +49,8 @@ type observer struct {
 	in   ObserveInput
 	rel  *v1alpha1.Release
 	seen Observation
+	// held are the entries of status.terminating that were looked at, and what is left of them (D18).
+	held, left []string
 }
 
 func (o *observer) run(ctx context.Context) (Observation, error) {
@@ -145,7 +148,33 @@ func (o *observer) decide(ctx context.Context) error {
 	if len(decision.Drift) > 0 {
 		o.note(ctx, "Drifted", decision.Cause)
 	}
+	if decision.Action == release.ActNothing {
+		return o.lookAtHeld(ctx)
+	}
 	return nil
+}
+
+// lookAtHeld looks which objects of status.terminating are still there (D18): no sync may come for long that would. A
+// cluster that does not answer leaves them all.
+func (o *observer) lookAtHeld(ctx context.Context) error {
+	entries := o.rel.Status.Terminating
+	if len(entries) == 0 {
+		return nil
+	}
+	if err := o.enter(ctx, o.rel); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, compareFor)
+	defer cancel()
+	target, err := o.targets.Connect(ctx, o.rel, nil)
+	if err == nil {
+		var still Named
+		if still, err = stillHeld(ctx, target, entries, nil); err == nil {
+			o.held, o.left = slices.Clone(entries), still.Objects
+			return nil
+		}
+	}
+	return release.CheckGuard(ctx)
 }
 
 // deleting decides what the deletion of a Release needs: with the policy Orphan nothing.
@@ -311,6 +340,7 @@ func (o *observer) mutate(status *v1alpha1.ReleaseStatus) {
 	next := o.timestamp()
 	switch o.seen.Action {
 	case release.ActNothing:
+		o.forgetGone(status)
 	case release.ActOutOfSync:
 		idle.Reason, idle.Message = release.OutOfSync, o.outOfSync()
 	case release.ActSuspended:
@@ -327,6 +357,19 @@ func (o *observer) mutate(status *v1alpha1.ReleaseStatus) {
 	status.Conditions = release.Rest(status.Conditions, idle, o.now())
 }
 
+// forgetGone takes out of status.terminating what has gone, unless a sync wrote the list since it was looked at. Objects
+// that the list had no room for are counted as long as it names one.
+func (o *observer) forgetGone(status *v1alpha1.ReleaseStatus) {
+	if len(o.held) == 0 || !slices.Equal(status.Terminating, o.held) {
+		return
+	}
+	gone := len(o.held) - len(o.left)
+	status.Terminating, status.TerminatingTotal = o.left, max(status.TerminatingTotal-int32(gone), 0)
+	if len(o.left) == 0 {
+		status.TerminatingTotal = 0
+	}
+}
+
 func (o *observer) suspended() string {
 	waiting := len(o.in.Requests)
 	if o.seen.Request != nil {
@@ -334,7 +377,7 @@ func (o *observer) suspended() string {
 	}
 	message := "spec.suspend is set: no sync starts until it is lifted (convoy resume)"
 	if waiting > 0 {
-		message += fmt.Sprintf("; %d sync requests wait", waiting)
+		message += fmt.Sprintf("; %s %s", release.Count(waiting, "sync request"), release.Verb(waiting, "waits", "wait"))
 	}
 	return message
 }

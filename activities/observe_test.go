@@ -131,6 +131,57 @@ func TestObserve_D30_drift(t *testing.T) {
 	}
 }
 
+// D18: a look that comes to nothing takes out of status.terminating what has gone, and keeps what the cluster still holds
+// or does not tell about.
+func TestObserve_D18_forgets_pruned_objects_that_have_gone(t *testing.T) {
+	held, gone := "ConfigMap team-a/held (finalizers: x/hold, y/hold)", "ConfigMap team-a/gone (finalizers: x/hold)"
+	w := syncedWorld(t)
+	w.observes(w.glance())
+	w.rel.Status.Terminating, w.rel.Status.TerminatingTotal = []string{held, gone}, 22
+	w.stands("held")
+	w.live[cmRef("held")].DeletionTimestamp, w.live[cmRef("held")].Finalizers = &w.now, []string{"y/hold"}
+
+	w.read = func(release.ObjectRef) error { return &release.Failure{Class: release.Accident, Message: "no answer"} }
+	seen, changes := w.observes(w.glance())
+	require.Equal(t, release.ActNothing, seen.Action)
+	require.Empty(t, changes, "what cannot be seen is not forgotten")
+
+	w.read = nil
+	_, changes = w.observes(w.glance())
+	require.Equal(t, "status", changes)
+	require.Equal(t, []string{"ConfigMap team-a/held (finalizers: y/hold)"}, w.rel.Status.Terminating)
+	require.EqualValues(t, 21, w.rel.Status.TerminatingTotal)
+
+	delete(w.live, cmRef("held"))
+	seen, changes = w.observes(w.glance())
+	require.Equal(t, release.ActNothing, seen.Action, "no sync is needed for it")
+	require.Equal(t, "status", changes)
+	require.Empty(t, w.rel.Status.Terminating)
+	require.Zero(t, w.rel.Status.TerminatingTotal)
+}
+
+// D18: a list that a sync wrote while the look was on its way stays as the sync wrote it; the look takes a share of the
+// cluster, and a cluster that cannot be reached leaves the list alone.
+func TestObserve_D18_leaves_the_list_alone(t *testing.T) {
+	entry, newer := "ConfigMap team-a/gone (finalizers: x/hold)", "ConfigMap team-a/newer (finalizers: x/hold)"
+	w := syncedWorld(t)
+	w.lists("", "")
+	w.rel.Status.Terminating, w.rel.Status.TerminatingTotal = []string{entry}, 1
+	w.targetError = errors.New("no route to host")
+	w.observes(w.glance())
+	require.Equal(t, []string{entry}, w.rel.Status.Terminating)
+
+	w.targetError = nil
+	w.read = func(release.ObjectRef) error {
+		require.Equal(t, map[string]int{"/": 1}, w.a.shares.used)
+		w.rel.Status.Terminating, w.rel.ResourceVersion = []string{newer}, "written by a sync"
+		return nil
+	}
+	w.observes(w.glance())
+	require.Equal(t, []string{newer}, w.rel.Status.Terminating)
+	require.EqualValues(t, 1, w.rel.Status.TerminatingTotal)
+}
+
 // An empty inventory asks the cluster nothing; one that somebody deleted is made anew by a sync.
 func TestObserve_D30_an_empty_inventory_is_not_compared(t *testing.T) {
 	w := syncedWorld(t)
@@ -244,7 +295,7 @@ func TestObserve_D33_suspended(t *testing.T) {
 	require.Zero(t, w.fetched)
 	require.Empty(t, w.changes("facts"))
 	require.Equal(t, "False Suspended", w.condition("Reconciling"))
-	require.Contains(t, meta.FindStatusCondition(w.rel.Status.Conditions, "Reconciling").Message, "2 sync requests wait")
+	require.Contains(t, meta.FindStatusCondition(w.rel.Status.Conditions, "Reconciling").Message, "; 2 sync requests wait")
 	require.Equal(t, "True Succeeded", w.condition("Applied"))
 	require.EqualValues(t, 3, meta.FindStatusCondition(w.rel.Status.Conditions, "Applied").ObservedGeneration, "the one that was synced")
 	require.Nil(t, w.rel.Status.NextReconcileAt)

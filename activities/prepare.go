@@ -319,13 +319,13 @@ func (p *preparation) checkInventory(inv *v1alpha1.ReleaseInventory, uid string,
 	switch listed := release.Listed(inv.Spec); {
 	case release.DescribesAnother(inv.Spec, uid, st.target.Address()):
 		return release.Problemf(release.RenderFailed,
-			"the inventory of Release %s/%s lists %d objects on the cluster %s, and the Release now leads to the cluster %s: "+
+			"the inventory of Release %s/%s lists %s on the cluster %s, and the Release now leads to the cluster %s: "+
 				"lead it back, or empty the Release there first (a render without objects and spec.syncPolicy.prune.allowEmpty)",
-			p.rel.Namespace, p.rel.Name, listed, inv.Spec.ClusterUID, uid)
+			p.rel.Namespace, p.rel.Name, release.Count(listed, "object"), inv.Spec.ClusterUID, uid)
 	case !p.deletion && release.WouldEmpty(inv.Spec, st.plan, p.rel.Spec.SyncPolicy.Prune):
 		return release.Problemf(release.RenderFailed,
-			"the render is empty and the inventory lists %d objects: nothing was changed. If everything is to go, set spec.syncPolicy.prune.allowEmpty to true",
-			listed)
+			"the render is empty and the inventory lists %s: nothing was changed. If everything is to go, set spec.syncPolicy.prune.allowEmpty to true",
+			release.Count(listed, "object"))
 	}
 	return release.CheckGrowth(inv.Spec, st.plan)
 }

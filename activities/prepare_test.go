@@ -92,7 +92,7 @@ func TestPrepareSync_refuses_before_anything_is_applied(t *testing.T) {
 	}{
 		"D1 a faulty render":        {"kind: ConfigMap", nil, release.RenderFailed, "metadata.name"},
 		"D19 an empty render":       {"# nothing", func(w *world) { w.lists("a b", "") }, release.RenderFailed, "the render is empty and the inventory lists 2 objects"},
-		"D19 pending ones count":    {"# nothing", func(w *world) { w.lists("", "a") }, release.RenderFailed, "lists 1 objects"},
+		"D19 pending ones count":    {"# nothing", func(w *world) { w.lists("", "a") }, release.RenderFailed, "lists 1 object:"},
 		"D31 another cluster":       {cm("a", 0), func(w *world) { w.lists("a", ""); w.inv.Spec.ClusterUID = "cluster-2" }, release.RenderFailed, "on the cluster cluster-2"},
 		"D34 a large inventory":     {large(), nil, release.DeployFailed, "would hold 5000 records"},
 		"D27 another Release's":     {cm("a", 0), func(w *world) { w.claims[cmRef("a")] = other }, release.RenderFailed, "ConfigMap team-a/a belongs to Release team-b/other"},

@@ -76,8 +76,8 @@ func (p *prune) failure() error {
 	if more := p.failed.Total - len(p.failed.Objects); more > 0 {
 		message += fmt.Sprintf("; and %d more", more)
 	}
-	return release.Problemf(release.PruneFailed, "%d of %d objects could not be deleted: %s",
-		p.failed.Total, p.failed.Total+p.result.Deleted+p.result.Absent+p.result.Kept.Total, shorten(message))
+	return release.Problemf(release.PruneFailed, "%d of %s could not be deleted: %s",
+		p.failed.Total, release.Count(p.failed.Total+p.result.Deleted+p.result.Absent+p.result.Kept.Total, "object"), shorten(message))
 }
 
 // looks bounds how often an object that changes between the look and the delete is looked at again.

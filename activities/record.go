@@ -80,9 +80,15 @@ func (a *Activities) recordSync(ctx context.Context, in Outcome) error {
 		a.event(ctx, rel, in.Sync, "Normal", in.Reason, "applied render %s (%s)", release.ShortDigest(in.Sync.Digest), in.Sync.Revision)
 	}
 	if in.Exact && in.Orphaned.Total > 0 {
-		a.event(ctx, rel, in.Sync, "Normal", "Orphaned", "%d objects left the inventory and stay on the cluster: %v", in.Orphaned.Total, in.Orphaned.Objects)
+		a.event(ctx, rel, in.Sync, "Normal", "Orphaned", "%s", in.Orphaned.leaves())
 	}
 	return a.tellLoop(ctx, in)
+}
+
+// leaves says which objects left the inventory (D21, S25).
+func (n Named) leaves() string {
+	return fmt.Sprintf("%s left the inventory and %s on the cluster: %s",
+		release.Count(n.Total, "object"), release.Verb(n.Total, "stays", "stay"), strings.Join(n.Objects, "; "))
 }
 
 func annotationID(rel *v1alpha1.Release) string {
@@ -159,7 +165,7 @@ func (a *Activities) schedule(status *v1alpha1.ReleaseStatus, rel *v1alpha1.Rele
 	next := metav1.NewTime(release.CadenceOf(rel.Spec).Next(string(rel.UID), a.now(), failures).Truncate(time.Second))
 	status.NextReconcileAt = &next
 	if failures > 0 {
-		doing = fmt.Sprintf("failed %d times in a row; to be synced again at about %s", failures, next.UTC().Format(time.RFC3339))
+		doing = fmt.Sprintf("failed %s in a row; to be synced again at about %s", release.Count(failures, "time"), next.UTC().Format(time.RFC3339))
 	}
 	return doing
 }

@@ -145,7 +145,7 @@ func TestRecordSync_D22_says_when_the_retry_is_due(t *testing.T) {
 			require.True(t, w.rel.Status.NextReconcileAt.Time.Equal(next.Truncate(time.Second)))
 			require.Equal(t, c.reconciling, w.condition("Reconciling"))
 			doing := meta.FindStatusCondition(w.rel.Status.Conditions, "Reconciling").Message
-			require.Equal(t, c.retry > 0, strings.HasPrefix(doing, fmt.Sprintf("failed %d times in a row; to be synced again at about ", c.retry)), doing)
+			require.Equal(t, c.retry > 0, strings.HasPrefix(doing, fmt.Sprintf("failed %s in a row; to be synced again at about ", release.Count(c.retry, "time"))), doing)
 		})
 	}
 	w := newWorld(t, cm("a", 0))
@@ -163,4 +163,28 @@ func TestRecordSync_tells_the_loop(t *testing.T) {
 	w.rel, w.calls = nil, nil
 	w.succeeds(w.a.RecordSync, in, nil)
 	require.Empty(t, w.calls)
+}
+
+// D21: the event about what left the inventory is a sentence, of one object as of more.
+func TestRecordSync_D21_names_what_left_the_inventory(t *testing.T) {
+	for _, c := range []struct {
+		left Named
+		says string
+	}{
+		{Named{Objects: []string{"ConfigMap team-a/a"}, Total: 1}, "1 object left the inventory and stays on the cluster: ConfigMap team-a/a"},
+		{Named{Objects: []string{"ConfigMap team-a/a", "Namespace b"}, Total: 22}, "22 objects left the inventory and stay on the cluster: ConfigMap team-a/a; Namespace b"},
+	} {
+		w := newWorld(t, cm("a", 0))
+		w.succeeds(w.a.RecordSync, Outcome{Sync: w.sync(), Reason: string(release.Succeeded), Exact: true, Orphaned: c.left}, nil)
+		require.Contains(t, w.events, c.says)
+	}
+}
+
+// The sentence about a deletion, of one object as of more.
+func TestFinishInput_says(t *testing.T) {
+	one, two := Named{Objects: []string{"a"}, Total: 1}, Named{Objects: []string{"b", "c"}, Total: 2}
+	require.Equal(t, "the Release goes, and 1 of its objects is deleted; 1 stays: a; 2 are held by finalizers: b, c",
+		FinishInput{Deleted: 1, Kept: one, Terminating: two}.says())
+	require.Equal(t, "the Release goes, and 0 of its objects are deleted; 2 stay: b, c; 1 is held by finalizers: a",
+		FinishInput{Kept: two, Terminating: one}.says())
 }

@@ -345,7 +345,7 @@ func TestCase_60_prune_switched_on_later(t *testing.T) {
 	require.Equal(t, []string{w.cm("a")}, w.inventory("r"))
 	require.Equal(t, []string{"ConfigMap " + w.ns + "/b"}, w.get("r").Status.Orphaned)
 	require.EqualValues(t, 1, w.get("r").Status.OrphanedTotal)
-	require.Contains(t, strings.Join(w.events("r"), "\n"), "Orphaned: 1 objects left the inventory and stay on the cluster: [ConfigMap "+w.ns+"/b]")
+	require.Contains(t, strings.Join(w.events("r"), "\n"), "Orphaned: 1 object left the inventory and stays on the cluster: ConfigMap "+w.ns+"/b")
 
 	w.update("r", func(rel *v1alpha1.Release) { rel.Spec.SyncPolicy.Prune.Orphaned = true })
 	w.succeeds("r")

@@ -149,7 +149,7 @@ func TestPrune_leaves_what_somebody_else_made_anew(t *testing.T) {
 	require.Equal(t, []string{w.cm("base")}, w.inventory("r"))
 	require.Equal(t, []string{"ConfigMap " + w.ns + "/remade: it bears no apply entry of convoy: somebody else has made it anew"},
 		w.get("r").Status.Orphaned)
-	require.Contains(t, strings.Join(w.events("r"), "\n"), "Orphaned: 1 objects left the inventory and stay on the cluster: [ConfigMap "+w.ns+"/remade")
+	require.Contains(t, strings.Join(w.events("r"), "\n"), "Orphaned: 1 object left the inventory and stays on the cluster: ConfigMap "+w.ns+"/remade")
 }
 
 // D13 D17: an object that sets no field is convoy's all the same, also after others have labelled it.
@@ -331,11 +331,11 @@ func TestPrune_by_an_empty_render_needs_a_word(t *testing.T) {
 	w.render("r", "---\n")
 	for _, change := range [][]func(*workflows.SyncInput){nil, {force}} {
 		message := w.fails("r", "RenderFailed", change...)
-		require.Contains(t, message, "the render is empty and the inventory lists 1 objects: nothing was changed")
+		require.Contains(t, message, "the render is empty and the inventory lists 1 object: nothing was changed")
 		require.Contains(t, message, "spec.syncPolicy.prune.allowEmpty")
 	}
 	w.editInventory("r", func(spec *v1alpha1.InventorySpec) { spec.Objects, spec.Pending = spec.Pending, spec.Objects })
-	require.Contains(t, w.fails("r", "RenderFailed"), "the inventory lists 1 objects")
+	require.Contains(t, w.fails("r", "RenderFailed"), "the inventory lists 1 object")
 	require.Empty(t, said(writes(w.requests(since))))
 	require.NotNil(t, w.configMap("a"))
 
@@ -424,7 +424,7 @@ func TestPrune_off_forgets_the_orphans_and_names_them(t *testing.T) {
 	require.Len(t, status.Orphaned, 20)
 	require.Equal(t, "ConfigMap "+w.ns+"/orphan-00", status.Orphaned[0])
 	require.EqualValues(t, 25, status.OrphanedTotal)
-	require.Contains(t, strings.Join(w.events("r"), "\n"), "Orphaned: 25 objects left the inventory and stay on the cluster: [ConfigMap "+w.ns+"/orphan-00")
+	require.Contains(t, strings.Join(w.events("r"), "\n"), "Orphaned: 25 objects left the inventory and stay on the cluster: ConfigMap "+w.ns+"/orphan-00")
 }
 
 // D12 D28
@@ -669,7 +669,7 @@ func TestInventory_of_another_cluster_is_refused(t *testing.T) {
 	// An identity that may not look who the cluster is does not pass for the same cluster.
 	w.cluster("blind", "blind-"+w.ns)
 	w.update("r", onCluster("blind"))
-	require.Contains(t, w.fails("r", "RenderFailed"), "lists 1 objects on the cluster "+w.clusterUID())
+	require.Contains(t, w.fails("r", "RenderFailed"), "lists 1 object on the cluster "+w.clusterUID())
 
 	// An inventory without objects describes no cluster.
 	w.update("r", func(rel *v1alpha1.Release) {

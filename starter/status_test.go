@@ -65,7 +65,7 @@ func waitingRelease() *v1alpha1.Release {
 // The page of a Release that the loop looks after (SPEC 4, D26).
 func TestStatusTellsWhatTheLoopDoes(t *testing.T) {
 	rel := waitingRelease()
-	rel.Status.Conditions[1] = metav1.Condition{Type: "Reconciling", Status: "False", Reason: "Suspended", Message: "spec.suspend is set; 1 sync requests wait"}
+	rel.Status.Conditions[1] = metav1.Condition{Type: "Reconciling", Status: "False", Reason: "Suspended", Message: "spec.suspend is set; 1 sync request waits"}
 	rel.Status.Conditions = append(rel.Status.Conditions,
 		metav1.Condition{Type: "Ready", Status: "False", Reason: "OutOfSync", Message: "applied is a, the source has b"})
 	next := metav1.NewTime(noon.Add(3 * time.Minute))
@@ -91,7 +91,7 @@ Loop        waits for the next reconcile, after 2 failures in a row
 	rel.Spec.Suspend = true
 	out.Reset()
 	printStatus(&out, rel, loopView{trouble: "not asked"}, noon)
-	require.Contains(t, out.String(), "Suspended   spec.suspend is set; 1 sync requests wait\n")
+	require.Contains(t, out.String(), "Suspended   spec.suspend is set; 1 sync request waits\n")
 	require.Contains(t, out.String(), "Loop        not asked\n")
 	require.NotContains(t, out.String(), "Next look")
 	rel.Spec.Suspend = false

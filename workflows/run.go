@@ -382,7 +382,7 @@ func messageOf(err error) string {
 
 // success is one line about a sync that succeeded.
 func (s *sync) success() string {
-	parts := []string{fmt.Sprintf("applied %d objects of render %s", s.plan.Objects, release.ShortDigest(s.plan.Sync.Digest))}
+	parts := []string{fmt.Sprintf("applied %s of render %s", release.Count(s.plan.Objects, "object"), release.ShortDigest(s.plan.Sync.Digest))}
 	if s.result.Pruned > 0 {
 		parts = append(parts, fmt.Sprintf("pruned %d", s.result.Pruned))
 	}

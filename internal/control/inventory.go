@@ -90,8 +90,8 @@ func (c *Client) SaveInventory(ctx context.Context, inv *v1alpha1.ReleaseInvento
 		return fmt.Errorf("ReleaseInventory %s/%s: %w", inv.Namespace, inv.Name, release.ErrConflict)
 	}
 	if err != nil {
-		return fmt.Errorf("write ReleaseInventory %s/%s (%d objects): %w", inv.Namespace, inv.Name,
-			len(inv.Spec.Objects), err)
+		return fmt.Errorf("write ReleaseInventory %s/%s (%s): %w", inv.Namespace, inv.Name,
+			release.Count(len(inv.Spec.Objects), "object"), err)
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"convoy.dev/convoy/workflows"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // askFor bounds how long the control cluster and Temporal may take for one call.
@@ -119,8 +120,8 @@ func (c *call) take(ctx context.Context, rw http.ResponseWriter, req *http.Reque
 		rw.Header().Set("Allow", http.MethodPost)
 		return nil, refuse(http.StatusMethodNotAllowed, "MethodNotAllowed", "use POST")
 	}
-	if err := release.CheckNames(c.key.Namespace, c.key.Name); err != nil {
-		return nil, refuse(http.StatusBadRequest, "BadRequest", "%v", err)
+	if err := checkKey(c.key); err != nil {
+		return nil, err
 	}
 	if err := c.authenticate(ctx, rw, req); err != nil {
 		return nil, err
@@ -137,6 +138,21 @@ func (c *call) take(ctx context.Context, rw http.ResponseWriter, req *http.Reque
 		return nil, err
 	}
 	return c.send(ctx, rel)
+}
+
+// checkKey refuses what no Release can be called, before the control cluster is asked about it: it refuses such a name
+// with an error of its own, which would read as if another try could help.
+func checkKey(key types.NamespacedName) error {
+	if err := release.CheckNames(key.Namespace, key.Name); err != nil {
+		return badRequest(err.Error())
+	}
+	if faults := validation.IsDNS1123Label(key.Namespace); len(faults) > 0 {
+		return badRequest(fmt.Sprintf("%q cannot be a namespace: %s", key.Namespace, faults[0]))
+	}
+	if faults := validation.IsDNS1123Subdomain(key.Name); len(faults) > 0 {
+		return badRequest(fmt.Sprintf("%q cannot be the name of a Release: %s", key.Name, faults[0]))
+	}
+	return nil
 }
 
 func (c *call) authenticate(ctx context.Context, rw http.ResponseWriter, req *http.Request) error {

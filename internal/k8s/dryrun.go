@@ -3,8 +3,6 @@ package k8s
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"strings"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,11 +12,12 @@ import (
 
 // DryRun asks what Apply of obj as ref would answer, and keeps nothing (S5). Accidents are retried within the
 // session's budget. Applied.TakenOver names the managers that the apply would take over (D15); a refusal that such
-// left-over fields may explain says so. Applied.Changed tells whether the apply would change something; see Apply.
+// left-over fields alone explain says so. Applied.Changed tells whether the apply would change something; see Apply.
 //
 // Fails with a *release.Failure of any class, or with the guard's or the context's error.
 func (s *Session) DryRun(ctx context.Context, obj *release.Object, ref release.ObjectRef) (release.Applied, error) {
 	var applied release.Applied
+	var causes []metav1.StatusCause
 	err := s.retry(ctx, nil, func(ctx context.Context) error {
 		var meta *metav1.ObjectMeta
 		var err error
@@ -26,42 +25,13 @@ func (s *Session) DryRun(ctx context.Context, obj *release.Object, ref release.O
 		if err == nil {
 			applied.TakenOver = clientSideManagers(meta)
 		}
+		causes = causesOf(err)
 		return err
 	})
 	if err != nil {
-		return release.Applied{}, s.hintLeftOver(ctx, ref, err)
+		return release.Applied{}, s.hintLeftOver(ctx, obj, ref, causes, err)
 	}
 	return applied, nil
-}
-
-// hintLeftOver looks at the live object after an Invalid answer: fields that a client-side apply still owns merge
-// with the render and can be all that is wrong with it (D15). An object that is being deleted is no verdict (D14).
-func (s *Session) hintLeftOver(ctx context.Context, ref release.ObjectRef, err error) error {
-	failure := asFailure(err)
-	if failure == nil || !mayBeLeftOver(failure) {
-		return err
-	}
-	meta, readErr := s.readOnce(ctx, ref)
-	if readErr != nil && asFailure(readErr) == nil {
-		return readErr
-	}
-	if readErr != nil || meta == nil {
-		return failure
-	}
-	if meta.DeletionTimestamp != nil && refusesFinalizers(failure) {
-		failure.Class = release.Accident
-	}
-	if managers := clientSideManagers(meta); len(managers) > 0 {
-		failure.Message += fmt.Sprintf("; hint: fields are still owned by %s from an earlier kubectl apply; "+
-			"a forced sync (force) takes them over", strings.Join(managers, ", "))
-	}
-	return failure
-}
-
-// mayBeLeftOver: a verdict on fields that left-over ownership could cause. Immutable fields are none.
-func mayBeLeftOver(failure *release.Failure) bool {
-	return failure.Code == http.StatusUnprocessableEntity && failure.Class == release.Verdict &&
-		failure.Reason == string(metav1.StatusReasonInvalid) && len(failure.Fields) > 0 && failure.Webhook == ""
 }
 
 // DryRunItem is one object of DryRunAll and the identity that it goes to.

@@ -326,6 +326,45 @@ func TestApply_D15_left_over_fields_that_make_the_render_invalid(t *testing.T) {
 	require.Equal(t, []int64{8080}, ports(s.live(obj)))
 }
 
+// Case 83: force is named only where it helps.
+func TestDryRun_D15_names_force_only_where_left_over_fields_alone_are_at_fault(t *testing.T) {
+	frozen := "{apiVersion: v1, kind: ConfigMap, metadata: {name: frozen, namespace: NS}, immutable: true, data: {key: a, legacy: old}}"
+	hidden := "{apiVersion: v1, kind: Secret, metadata: {name: hidden, namespace: NS}, immutable: true, stringData: {key: a, legacy: old}}"
+	autoscaler := "{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: web, namespace: NS}, " +
+		"spec: {minReplicas: 3, maxReplicas: 5, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}}"
+	deployment := "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: NS}, spec: {strategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 2}}, " +
+		"selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}}"
+	stateful := "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: web, namespace: NS}, spec: {serviceName: one, minReadySeconds: 3, " +
+		"selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}}"
+	for name, c := range map[string]struct {
+		live, old, new string
+		helps          bool
+	}{
+		"an immutable ConfigMap":             {frozen, "key: a, legacy: old", "key: b", false},
+		"an immutable Secret":                {hidden, "key: a, legacy: old", "key: b", false},
+		"an immutable selector":              {deployment, "a: b", "c: d", false},
+		"a StatefulSet that may not change":  {stateful, "serviceName: one, minReadySeconds: 3", "serviceName: two", false},
+		"a value that is wrong in itself":    {service, "port: 80", "port: 80000", false},
+		"an entry that is there twice":       {service, "port: 80", "port: 8080", true},
+		"a name that two entries need":       {service, "name: http, port: 80", "port: 8080", true},
+		"a field that excludes another":      {deployment, "type: RollingUpdate, rollingUpdate: {maxSurge: 2}", "type: Recreate", true},
+		"a bound that the render has lifted": {autoscaler, "minReplicas: 3, maxReplicas: 5", "maxReplicas: 2", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			s.clientSide(c.live)
+			obj := s.object(strings.ReplaceAll(c.live, c.old, c.new))
+			_, err := s.impatient().DryRun(t.Context(), obj, ref(obj))
+			failure := failureOf(t, err)
+			require.Equal(t, release.Verdict, failure.Class, failure.Message)
+			require.Equal(t, c.helps, strings.Contains(failure.Message, "a forced sync (force) takes them over"), failure.Message)
+
+			_, err = s.cluster.Session(SessionOptions{}).Apply(t.Context(), obj, ref(obj)) // its controller writes to the autoscaler too
+			require.Equal(t, c.helps, err == nil, "force does what the hint says: %v", err)
+		})
+	}
+}
+
 func TestApply_D15_take_over_that_does_not_help_is_put_back(t *testing.T) {
 	s := newServer(t)
 	s.clientSide(service)

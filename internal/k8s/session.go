@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"convoy.dev/convoy/internal/release"
 )
 
@@ -103,10 +105,21 @@ func (s *Session) Identity(ctx context.Context) (string, error) {
 	return identity, err
 }
 
-// answered is a failure on its way to the retry loop, with the wait that the API server asked for.
+// answered is a failure on its way to the retry loop, with the wait that the API server asked for and its causes, whose
+// words may hold values (D10): they go no further than the session.
 type answered struct {
 	failure    *release.Failure
 	retryAfter time.Duration
+	causes     []metav1.StatusCause
+}
+
+// causesOf are the causes of an answer that is no success.
+func causesOf(err error) []metav1.StatusCause {
+	var asked *answered
+	if errors.As(err, &asked) {
+		return asked.causes
+	}
+	return nil
 }
 
 func (a *answered) Error() string { return a.failure.Error() }
@@ -251,5 +264,9 @@ func (s *Session) request(ctx context.Context, ref release.ObjectRef, document [
 	if reply.code >= 200 && reply.code < 300 {
 		return reply, nil
 	}
-	return reply, &answered{failure: classify(ref, document, reply), retryAfter: reply.retryAfter()}
+	refused := &answered{failure: classify(ref, document, reply), retryAfter: reply.retryAfter()}
+	if status := readStatus(reply.body); status != nil && status.Details != nil {
+		refused.causes = status.Details.Causes
+	}
+	return reply, refused
 }

@@ -3,7 +3,6 @@ package preview
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -31,23 +30,16 @@ func (l *look) refusal(ctx context.Context) (*release.Problem, error) {
 	case release.DescribesAnother(inv, l.clusterUID, l.session.Address()):
 		return release.Problemf(release.RenderFailed,
 			"the inventory lists %s on the cluster %s, and the Release leads to the cluster %s now: lead it back, or empty the Release there first",
-			objects(listed), inv.ClusterUID, l.clusterUID), nil
+			release.Count(listed, "object"), inv.ClusterUID, l.clusterUID), nil
 	case release.WouldEmpty(inv, l.plan, l.Release.Spec.SyncPolicy.Prune):
 		return release.Problemf(release.RenderFailed,
-			"the render is empty and the inventory lists %s: if everything is to go, set spec.syncPolicy.prune.allowEmpty to true", objects(listed)), nil
+			"the render is empty and the inventory lists %s: if everything is to go, set spec.syncPolicy.prune.allowEmpty to true", release.Count(listed, "object")), nil
 	}
 	var problem *release.Problem
 	if errors.As(release.CheckGrowth(inv, l.plan), &problem) {
 		return problem, nil
 	}
 	return l.claimed(ctx)
-}
-
-func objects(n int) string {
-	if n == 1 {
-		return "1 object"
-	}
-	return fmt.Sprintf("%d objects", n)
 }
 
 // claimed refuses objects of other Releases that may not move here (D27).

@@ -269,13 +269,13 @@ const maxMessageBytes = 3600
 // RejectionMessage tells which objects the target cluster rejects, and why: the first `limit` of them by name, in the
 // order of the render, and the total (D9). The first line stands on its own.
 func RejectionMessage(j Judgement, limit int) string {
-	head := fmt.Sprintf("the target cluster rejects %s: ", count(len(j.Rejections), "object"))
+	head := fmt.Sprintf("the target cluster rejects %s: ", Count(len(j.Rejections), "object"))
 	return listFailures(head, j.Rejections, limit)
 }
 
 // AccidentMessage tells which objects the target cluster could not judge in time.
 func AccidentMessage(j Judgement, limit int) string {
-	head := fmt.Sprintf("the target cluster could not judge %s: ", count(len(j.Accidents), "object"))
+	head := fmt.Sprintf("the target cluster could not judge %s: ", Count(len(j.Accidents), "object"))
 	return listFailures(head, j.Accidents, limit)
 }
 

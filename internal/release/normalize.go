@@ -123,8 +123,9 @@ func annotations(m map[string]any) map[string]string {
 
 var decimal = regexp.MustCompile(`^-?[0-9]+$`)
 
-// waveOf reads the sync wave: convoy's annotation, else Argo CD's, else 0 (D6).
-func waveOf(m map[string]any) (wave int32, fault string) {
+// waveOf reads the sync wave: convoy's annotation, else Argo CD's, else 0 (D6). A fault does not show what a Secret's
+// annotation holds (D10).
+func waveOf(m map[string]any, secret bool) (wave int32, fault string) {
 	all := rawAnnotations(m)
 	for _, name := range []string{AnnotationSyncWave, AnnotationArgoSyncWave} {
 		value, ok := all[name]
@@ -136,7 +137,10 @@ func waveOf(m map[string]any) (wave int32, fault string) {
 			return 0, fmt.Sprintf("the annotation %s is %s, not a string: quote the number", name, typeName(value))
 		}
 		n, err := strconv.ParseInt(s, 10, 32)
-		if err != nil || !decimal.MatchString(s) {
+		switch bad := err != nil || !decimal.MatchString(s); {
+		case bad && secret:
+			return 0, fmt.Sprintf("the value of annotation %s is no whole number from -2147483648 to 2147483647", name)
+		case bad:
 			return 0, fmt.Sprintf("the annotation %s is %q: it must be a decimal integer from -2147483648 to 2147483647", name, clip(s, 40))
 		}
 		return int32(n), ""

@@ -40,7 +40,7 @@ type ParseErrors []ParseError
 // Error lists the first 20 and the total.
 func (e ParseErrors) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "the manifests have %s:", count(len(e), "error"))
+	fmt.Fprintf(&b, "the manifests have %s:", Count(len(e), "error"))
 	for i, one := range e {
 		if i == maxListed {
 			fmt.Fprintf(&b, "\n… and %d more", len(e)-i)
@@ -53,13 +53,6 @@ func (e ParseErrors) Error() string {
 
 // Problem is the error as the reason RenderFailed.
 func (e ParseErrors) Problem() *Problem { return Problemf(RenderFailed, "%s", e.Error()) }
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
 
 // Parse makes the render of manifests: multi-document YAML or JSON, values read as kubectl reads them, Lists
 // flattened, empty documents dropped, fields that only a server sets dropped, stringData folded (D1, D2, D5, D6, D29,
@@ -226,7 +219,7 @@ func newObject(m map[string]any) (Object, []string) {
 	if fault := foldStringData(&object, m); fault != "" {
 		faults = append(faults, fault)
 	}
-	wave, fault := waveOf(m)
+	wave, fault := waveOf(m, object.Ref(true).IsSecret())
 	if fault != "" {
 		faults = append(faults, fmt.Sprintf("%s: %s", &object, fault))
 	}
