@@ -161,13 +161,13 @@ func (o *observer) lookAtHeld(ctx context.Context) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	if err := o.enter(ctx, o.rel); err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(ctx, compareFor)
 	defer cancel()
 	target, err := o.targets.Connect(ctx, o.rel, nil)
 	if err == nil {
+		if err := o.enter(ctx, o.rel, target); err != nil {
+			return err
+		}
 		var still Named
 		if still, err = stillHeld(ctx, target, entries, nil); err == nil {
 			o.held, o.left = slices.Clone(entries), still.Objects

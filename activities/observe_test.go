@@ -173,7 +173,7 @@ func TestObserve_D18_leaves_the_list_alone(t *testing.T) {
 
 	w.targetError = nil
 	w.read = func(release.ObjectRef) error {
-		require.Equal(t, map[string]int{"/": 1}, w.a.shares.used)
+		require.Equal(t, map[string]int{w.Address(): 1}, w.a.shares.used)
 		w.rel.Status.Terminating, w.rel.ResourceVersion = []string{newer}, "written by a sync"
 		return nil
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"convoy.dev/convoy/activities"
+
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
@@ -34,7 +36,7 @@ func TestReplay_of_released_shapes(t *testing.T) {
 	}
 }
 
-// A workflow that waits before its first step, and is else the same, must fail the replay: so the replay can fail.
+// A workflow that does one step more before its first, and is else the same, must fail the replay: so the replay can fail.
 func TestReplay_a_broken_workflow_fails(t *testing.T) {
 	files, err := filepath.Glob("testdata/histories/*/*.json")
 	require.NoError(t, err)
@@ -52,22 +54,27 @@ type shape interface {
 
 type broken struct{}
 
+func oneStepMore(ctx workflow.Context) error {
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{ActivityID: "more", StartToCloseTimeout: time.Hour})
+	return workflow.ExecuteActivity(ctx, act.StoreRender, activities.SyncRef{}).Get(ctx, nil)
+}
+
 func (broken) ReleaseWorkflow(ctx workflow.Context, in ReleaseInput) error {
-	if err := workflow.Sleep(ctx, time.Second); err != nil {
+	if err := oneStepMore(ctx); err != nil {
 		return err
 	}
 	return (&Workflows{}).ReleaseWorkflow(ctx, in)
 }
 
 func (broken) SyncWorkflow(ctx workflow.Context, in SyncInput) (SyncResult, error) {
-	if err := workflow.Sleep(ctx, time.Second); err != nil {
+	if err := oneStepMore(ctx); err != nil {
 		return SyncResult{}, err
 	}
 	return (&Workflows{}).SyncWorkflow(ctx, in)
 }
 
 func (broken) DeleteWorkflow(ctx workflow.Context, in SyncInput) (SyncResult, error) {
-	if err := workflow.Sleep(ctx, time.Second); err != nil {
+	if err := oneStepMore(ctx); err != nil {
 		return SyncResult{}, err
 	}
 	return (&Workflows{}).DeleteWorkflow(ctx, in)
