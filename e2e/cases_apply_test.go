@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/discovery"
 	kube "sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
@@ -653,6 +654,20 @@ func TestCase_32_replicas_dropped_without_another_owner(t *testing.T) {
 func (w *world) awaitEstablished(name string) {
 	w.Helper()
 	w.kubectl("", "wait", "--for=condition=Established", "--timeout=60s", "crd/"+name)
+	plural, group, _ := strings.Cut(name, ".")
+	client, err := discovery.NewDiscoveryClientForConfig(w.cfg)
+	require.NoError(w, err)
+	w.eventually("discovery knows "+name, func() error { // the API server says Established a moment before
+		_, lists, err := client.ServerGroupsAndResources() // an error is about other groups, and the lists are there
+		for _, list := range lists {
+			for _, resource := range list.APIResources {
+				if strings.HasPrefix(list.GroupVersion, group+"/") && resource.Name == plural {
+					return nil
+				}
+			}
+		}
+		return errors.Join(errors.New("not yet"), err)
+	})
 }
 
 // serves reports whether a version of a CustomResourceDefinition is to be served.
