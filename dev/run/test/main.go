@@ -109,7 +109,7 @@ func (r *run) product(ctx context.Context) (err error) {
 func (r *run) test(ctx context.Context, module string, packages, env []string) error {
 	say("go test in %s", module)
 	// Two packages at a time keep two cores busy; more only makes waits run into their bounds.
-	arguments := append([]string{"test", "-count=1", "-p", "2", "-timeout", "20m"}, r.flags...)
+	arguments := append([]string{"test", "-count=1", "-p", "2", "-timeout", "40m"}, r.flags...)
 	command := stack.Command(ctx, "go", append(arguments, packages...)...)
 	command.Dir = filepath.Join(r.root, module)
 	command.Env = append(os.Environ(), env...)
