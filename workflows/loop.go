@@ -193,7 +193,7 @@ func (l *loop) question(ctx workflow.Context) activities.ObserveInput {
 		in.RetryAt = l.mem.NextDue
 	}
 	if l.mem.Waiting != nil {
-		in.Requests = l.mem.Waiting.IDs
+		in.Requests = l.mem.Waiting.IDs[:min(len(l.mem.Waiting.IDs), maxServed)]
 	}
 	if r := l.mem.Running; r != nil {
 		in.Running = &activities.RunningSync{RunID: r.RunID, Awaited: l.child != nil, Spec: r.Spec, Digest: r.Digest}
@@ -233,8 +233,8 @@ func (l *loop) claim(seen activities.Observation, kind child) *release.Request {
 	if kind == deletion {
 		return nil
 	}
-	request := l.mem.Waiting
-	l.mem.Waiting = nil
+	request, rest := l.mem.Waiting.Split(maxServed)
+	l.mem.Waiting = rest
 	l.mem.SyncedSpec = seen.Spec
 	if l.mem.Retry != nil && l.mem.RetryOf != "" && seen.Digest != "" && seen.Digest != l.mem.RetryOf { // a new render ends force
 		l.mem.Retry, l.mem.Failures = nil, 0
@@ -448,8 +448,12 @@ func (l *loop) remember(answers []v1alpha1.HandledRequest) {
 	l.mem.Recent = l.mem.Recent[:min(len(l.mem.Recent), maxRecent)]
 }
 
-// maxRecent bounds the answers in memory. They are short: a hundred of them are far below what a payload may weigh.
-const maxRecent = 100
+// maxRecent bounds the answers in memory. They are short: sixty of them are far below what a payload may weigh.
+const maxRecent = 60
+
+// maxServed bounds the requests that one sync serves, so that no payload grows with a flood of them: the others are
+// served by the next.
+const maxServed = 200
 
 func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {

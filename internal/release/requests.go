@@ -83,6 +83,16 @@ func (r *Request) Join(other Request) *Request {
 	return &joined
 }
 
+// Split takes the first n requests out of many; the others keep what was asked of all. Either may be nil.
+func (r *Request) Split(n int) (first, rest *Request) {
+	if r == nil || len(r.IDs) <= n {
+		return r, nil
+	}
+	taken, left := *r, *r
+	taken.IDs, left.IDs = slices.Clone(r.IDs[:n]), slices.Clone(r.IDs[n:])
+	return &taken, &left
+}
+
 // handledLimit bounds status.lastHandledRequests (D35).
 const handledLimit = 20
 

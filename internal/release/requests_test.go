@@ -97,3 +97,19 @@ func TestRequestID_D26(t *testing.T) {
 	require.Len(t, ids, 6, "different ids stay different")
 	require.Equal(t, "a[2Jb", (*Request)(nil).Join(Request{RequestedBy: "a\x1b[2Jb\n"}).RequestedBy)
 }
+
+// D26: a flood of requests is served in portions, and each portion as what was asked of all.
+func TestRequests_D26_split(t *testing.T) {
+	var none *Request
+	first, rest := none.Split(2)
+	require.Nil(t, first)
+	require.Nil(t, rest)
+	all := &Request{IDs: []string{"a", "b", "c"}, Force: true, RequestedBy: "ann"}
+	first, rest = all.Split(3)
+	require.Equal(t, all, first)
+	require.Nil(t, rest)
+	first, rest = all.Split(2)
+	require.Equal(t, &Request{IDs: []string{"a", "b"}, Force: true, RequestedBy: "ann"}, first)
+	require.Equal(t, &Request{IDs: []string{"c"}, Force: true, RequestedBy: "ann"}, rest)
+	require.Len(t, all.IDs, 3)
+}
