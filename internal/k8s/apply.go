@@ -83,7 +83,11 @@ func (s *Session) patch(ctx context.Context, obj *release.Object, ref release.Ob
 	if dryRun {
 		query.Set("dryRun", "All")
 	}
-	reply, err := s.atResource(ctx, ref, s.resolver(obj), func(path string) (answer, error) {
+	resolve := s.resolver(obj)
+	if !dryRun {
+		resolve = s.sureResolver(obj)
+	}
+	reply, err := s.atResource(ctx, ref, resolve, func(path string) (answer, error) {
 		return s.request(ctx, ref, body, request{
 			method: http.MethodPatch, path: path, query: query,
 			accept: acceptMetadata, contentType: contentApplyPatch, body: body,
@@ -101,6 +105,23 @@ func (s *Session) patch(ctx context.Context, obj *release.Object, ref release.Ob
 
 func (s *Session) resolver(obj *release.Object) func(context.Context) (Mapping, error) {
 	return func(ctx context.Context) (Mapping, error) { return s.cluster.Resolve(ctx, obj.GVK) }
+}
+
+// sureResolver does not take a discovery's word for it that was asked for before the call: an apply of a kind that came a
+// moment ago would fail the sync. It fails at most once in a wave, so it may cost a question of its own.
+func (s *Session) sureResolver(obj *release.Object) func(context.Context) (Mapping, error) {
+	return func(ctx context.Context) (Mapping, error) {
+		began := time.Now()
+		mapping, err := s.cluster.Resolve(ctx, obj.GVK)
+		failure := asFailure(err)
+		if failure == nil || failure.Class != release.UnknownKind {
+			return mapping, err
+		}
+		if _, err := s.cluster.fresh(ctx, began); err != nil {
+			return Mapping{}, err
+		}
+		return s.cluster.Resolve(ctx, obj.GVK)
+	}
 }
 
 // atResource calls do with the path of ref's object, as atMapping does.
