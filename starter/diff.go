@@ -82,9 +82,9 @@ func diffExit(seen *preview.Preview) error {
 		return failf(exitOfReason(string(seen.Refusal.Reason)), "the next sync would be refused (%s): %s", seen.Refusal.Reason, seen.Refusal.Message)
 	case seen.Count(preview.Reject) > 0:
 		return failf(exitUnappliable, "the cluster rejects %s: the next sync would end as %s and change nothing",
-			plural(seen.Count(preview.Reject), "object"), release.Unappliable)
+			release.Count(seen.Count(preview.Reject), "object"), release.Unappliable)
 	case seen.Count(preview.Unjudged) > 0:
-		return failf(exitDeployFailed, "the cluster could not judge %s for now: try again", plural(seen.Count(preview.Unjudged), "object"))
+		return failf(exitDeployFailed, "the cluster could not judge %s for now: try again", release.Count(seen.Count(preview.Unjudged), "object"))
 	case len(seen.Changes) > 0:
 		return &failure{code: exitDifferent}
 	}
@@ -127,7 +127,7 @@ func printChange(w io.Writer, change *preview.Change) {
 	}
 	for i, field := range change.Fields {
 		if i == maxFields {
-			fmt.Fprintf(w, "    … and %s\n", plural(len(change.Fields)-maxFields, "more field"))
+			fmt.Fprintf(w, "    … and %s\n", release.Count(len(change.Fields)-maxFields, "more field"))
 			break
 		}
 		printField(w, field)
@@ -169,7 +169,7 @@ func summary(seen *preview.Preview) string {
 		}
 	}
 	if len(parts) == 0 {
-		return fmt.Sprintf("%s: no difference, %s unchanged", text, plural(seen.Unchanged, "object"))
+		return fmt.Sprintf("%s: no difference, %s unchanged", text, release.Count(seen.Unchanged, "object"))
 	}
 	return fmt.Sprintf("%s: %s, %d unchanged", text, strings.Join(parts, ", "), seen.Unchanged)
 }

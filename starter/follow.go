@@ -54,7 +54,7 @@ func (p *program) finish(result workflows.SyncResult, err error) error {
 
 func resultText(result workflows.SyncResult) string {
 	text := fmt.Sprintf("applied %s of render %s, %d changed, %d pruned",
-		plural(result.Objects, "object"), release.ShortDigest(result.Digest), result.Changed, result.Pruned)
+		release.Count(result.Objects, "object"), release.ShortDigest(result.Digest), result.Changed, result.Pruned)
 	if result.HookFailed != "" {
 		text += "; a postSync hook failed, which changes nothing in the result: " + result.HookFailed
 	}

@@ -160,9 +160,9 @@ func loopDoing(loop *workflows.LoopStatus) string {
 	case doing == "":
 		return "is there"
 	case loop.Failures > 0 && strings.HasPrefix(doing, "retry after"):
-		return fmt.Sprintf("waits for the next try, after %s in a row", plural(loop.Failures, "failure"))
+		return fmt.Sprintf("waits for the next try, after %s in a row", release.Count(loop.Failures, "failure"))
 	case loop.Failures > 0:
-		return fmt.Sprintf("%s, after %s in a row", inSentence(doing), plural(loop.Failures, "failure"))
+		return fmt.Sprintf("%s, after %s in a row", inSentence(doing), release.Count(loop.Failures, "failure"))
 	}
 	return inSentence(doing)
 }

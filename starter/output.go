@@ -78,14 +78,6 @@ func orDash(text string) string {
 	return text
 }
 
-// plural is "1 object", "2 objects".
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
 // ago is a time for people: how long it is past, and when it was.
 func ago(at metav1.Time, now time.Time) string {
 	if at.IsZero() {

@@ -156,7 +156,7 @@ func (p progress) draw(title string, elapsed time.Duration, width, height int) [
 	}
 	if height > 3 && len(lines) > height {
 		hidden := len(lines) - height + 1
-		lines = append(lines[:height-1], fmt.Sprintf("  … %s", plural(hidden, "more line")))
+		lines = append(lines[:height-1], fmt.Sprintf("  … %s", release.Count(hidden, "more line")))
 	}
 	for i := range lines {
 		lines[i] = fit(lines[i], width)

@@ -157,9 +157,6 @@ func startOptions(rel *v1alpha1.Release, flags syncFlags, taskQueue string) clie
 	}
 }
 
-// maxSummary is what Temporal allows for a summary, in bytes.
-const maxSummary = 400
-
 // staticSummary is what the Web UI shows of the sync: "team-a/web -> prod-eu (manual, force)".
 func staticSummary(rel *v1alpha1.Release, flags syncFlags) string {
 	how := "manual"
@@ -170,7 +167,7 @@ func staticSummary(rel *v1alpha1.Release, flags syncFlags) string {
 		how += ", render " + release.ShortDigest(flags.digest)
 	}
 	text := fmt.Sprintf("%s/%s -> %s (%s)", rel.Namespace, rel.Name, targetName(rel), how)
-	return text[:min(len(text), maxSummary)]
+	return text[:min(len(text), release.MaxSummaryBytes)]
 }
 
 func staticDetails(rel *v1alpha1.Release, flags syncFlags) string {

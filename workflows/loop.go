@@ -313,7 +313,7 @@ func summary(id string, seen activities.Observation) string {
 		target = seen.Cluster
 	}
 	text := fmt.Sprintf("%s -> %s: %s", id, target, seen.Cause)
-	return text[:min(len(text), maxSummary)]
+	return text[:min(len(text), release.MaxSummaryBytes)]
 }
 
 // details are what the Temporal UI shows beside a sync.
@@ -324,9 +324,6 @@ func details(id string, seen activities.Observation, request *release.Request) s
 	}
 	return text + fmt.Sprintf("- look at it with `convoy status %s`", id)
 }
-
-// maxSummary is what Temporal allows for a summary, in bytes.
-const maxSummary = 400
 
 // priority gives each target cluster its share of the task queue, and puts what a person asked for first. A server
 // without fairness ignores the key.
