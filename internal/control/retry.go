@@ -21,10 +21,11 @@ func retry(ctx context.Context, request func() error) error {
 	until := time.Now().Add(retryFor)
 	for pause := 200 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		err := request()
-		if err == nil || !unanswered(err) || ctx.Err() != nil || release.CheckGuard(ctx) != nil || time.Now().Add(pause).After(until) {
+		wait := pause*3/4 + rand.N(pause/2) // with a jitter of a quarter, as internal/k8s has it
+		if err == nil || !unanswered(err) || ctx.Err() != nil || release.CheckGuard(ctx) != nil || time.Now().Add(wait).After(until) {
 			return err
 		}
-		timer := time.NewTimer(pause/2 + rand.N(pause))
+		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
