@@ -167,7 +167,7 @@ func staticSummary(rel *v1alpha1.Release, flags syncFlags) string {
 		how += ", render " + release.ShortDigest(flags.digest)
 	}
 	text := fmt.Sprintf("%s/%s -> %s (%s)", rel.Namespace, rel.Name, targetName(rel), how)
-	return text[:min(len(text), release.MaxSummaryBytes)]
+	return release.Summary(text)
 }
 
 func staticDetails(rel *v1alpha1.Release, flags syncFlags) string {

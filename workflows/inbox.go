@@ -146,6 +146,8 @@ func (l *loop) mayRequest(request SyncRequest) error {
 		return temporal.NewApplicationError("Release "+l.id()+" is suspended: lift spec.suspend first (convoy resume "+l.id()+")", activities.Refused)
 	case l.mem.Deleting:
 		return temporal.NewApplicationError(l.isDeleted(), activities.Refused)
+	case l.crowded():
+		return temporal.NewApplicationError(fmt.Sprintf("%d sync requests wait for Release %s already: the next sync serves them, ask again after it", maxWaiting, l.id()), activities.Refused)
 	case len(request.ID) > release.MaxRequestID:
 		return temporal.NewApplicationError(fmt.Sprintf("the id has %d bytes, and at most %d are allowed", len(request.ID), release.MaxRequestID), activities.Refused)
 	}
@@ -209,11 +211,22 @@ func (l *loop) ask(ctx workflow.Context, how string, request SyncRequest) string
 	}
 	id := release.RequestID(request.ID)
 	if !l.knows(id) {
-		l.mem.Waiting = l.mem.Waiting.Join(release.Request{IDs: []string{id}, Force: request.Force, RequestedBy: request.RequestedBy})
+		asked := release.Request{IDs: []string{id}, Force: request.Force, RequestedBy: request.RequestedBy}
+		if l.crowded() { // it is served with the others, and nobody is told by its id
+			asked.IDs = nil
+		}
+		l.mem.Waiting = l.mem.Waiting.Join(asked)
 		l.lookBeside(ctx)
 	}
 	return id
 }
+
+// maxWaiting bounds the ids of requests that wait: they travel in one payload to the next run of the loop, which may
+// weigh 2 MiB.
+const maxWaiting = 5000
+
+// crowded reports whether no further id has room.
+func (l *loop) crowded() bool { return l.mem.Waiting != nil && len(l.mem.Waiting.IDs) >= maxWaiting }
 
 // lookBeside brings the next look forward when a request meets a sync that takes its time: the sync may wait for
 // something that the source has mended since, and nobody who asks wants to wait for the interval (D23). The request

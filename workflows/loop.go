@@ -313,7 +313,7 @@ func summary(id string, seen activities.Observation) string {
 		target = seen.Cluster
 	}
 	text := fmt.Sprintf("%s -> %s: %s", id, target, seen.Cause)
-	return text[:min(len(text), release.MaxSummaryBytes)]
+	return release.Summary(text)
 }
 
 // details are what the Temporal UI shows beside a sync.

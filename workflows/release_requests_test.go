@@ -69,6 +69,24 @@ func TestReleaseWorkflow_D26_a_signal_needs_no_input(t *testing.T) {
 	require.Len(t, seen, 5, "each has an id of its own")
 }
 
+// D26: a flood that no sync takes, while the Release is suspended, keeps its force and grows no payload beyond its bound.
+func TestLoop_D26_a_flood_of_ids_is_bounded(t *testing.T) {
+	l := &loop{in: ReleaseInput{Namespace: "team-a", Name: "shop"}, mem: Memory{Waiting: &release.Request{}}}
+	for i := range maxWaiting {
+		l.mem.Waiting.IDs = append(l.mem.Waiting.IDs, fmt.Sprintf("r%d", i))
+	}
+	l.ask(nil, "signal", SyncRequest{ID: "one more", Force: true, RequestedBy: "ann"})
+	require.Len(t, l.mem.Waiting.IDs, maxWaiting)
+	require.True(t, l.mem.Waiting.Force)
+	require.Equal(t, "ann", l.mem.Waiting.RequestedBy)
+	require.ErrorContains(t, l.mayRequest(SyncRequest{ID: "an update"}), "ask again")
+
+	l.mem.Waiting, _ = l.mem.Waiting.Split(maxServed)
+	l.ask(nil, "signal", SyncRequest{ID: "later"})
+	require.Contains(t, l.mem.Waiting.IDs, "later")
+	require.NoError(t, l.mayRequest(SyncRequest{ID: "an update"}))
+}
+
 // D26: requests that come at once are served by one sync, or by a few where they are a flood: no payload grows with it.
 func TestReleaseWorkflow_D26_a_burst_is_few_syncs(t *testing.T) {
 	l := idle(t)

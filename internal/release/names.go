@@ -14,8 +14,10 @@ import (
 // MaxNameBytes is how long namespace and name of a Release may be together: workflow ids are made of them.
 const MaxNameBytes = 200
 
-// MaxSummaryBytes is what Temporal allows for the summary of a workflow.
-const MaxSummaryBytes = 400
+// Summary is a text as the summary of a workflow: Temporal allows 400 bytes.
+func Summary(text string) string { return clip(text, maxSummaryBytes-len("…")) }
+
+const maxSummaryBytes = 400
 
 // ReleaseWorkflowID is the id of the ReleaseWorkflow of a Release (SPEC 4).
 func ReleaseWorkflowID(namespace, name string) string { return "release:" + namespace + ":" + name }
