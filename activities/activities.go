@@ -49,6 +49,8 @@ type Options struct {
 	// PerCluster bounds how many activities of this worker may work on one target cluster at a time, so that a dead or
 	// slow one leaves slots for the others. 25 when 0.
 	PerCluster int
+	// Slots is how many activities this worker runs at a time. 100 when 0.
+	Slots int
 }
 
 // New makes the activities of a worker.
@@ -65,9 +67,12 @@ func New(o Options) *Activities {
 	if o.PerCluster == 0 {
 		o.PerCluster = 25
 	}
+	if o.Slots == 0 {
+		o.Slots = 100
+	}
 	return &Activities{
 		control: o.Control, targets: o.Targets, source: o.Source, store: o.Store, runs: o.Runs,
-		now: o.Now, log: o.Log, renders: newRenderCache(o.CacheBytes), digests: newDigestCache(), shares: newShares(o.PerCluster),
+		now: o.Now, log: o.Log, renders: newRenderCache(o.CacheBytes), digests: newDigestCache(), shares: newShares(o.PerCluster, o.Slots),
 	}
 }
 

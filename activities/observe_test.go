@@ -554,7 +554,7 @@ func TestObserve_D22_a_full_cluster(t *testing.T) {
 	w := syncedWorld(t)
 	w.a.shares.limit = 1
 	require.True(t, w.a.shares.take(w.Address(), 1))
-	require.Contains(t, w.fails(w.a.Observe, w.glance(), Waiting), "1 activities of this worker work on the control cluster already")
+	require.Contains(t, w.fails(w.a.Observe, w.glance(), Waiting), "as may work on the control cluster do so already")
 	w.a.shares.give(w.Address())
 	require.True(t, w.a.shares.take("server:2", 1), "another cluster's share")
 	w.succeeds(w.a.Observe, w.glance(), nil)
@@ -565,7 +565,7 @@ func TestObserve_D22_a_full_cluster(t *testing.T) {
 
 	w.rel.Spec.ClusterRef = &v1alpha1.ClusterReference{Name: "prod"}
 	require.True(t, w.a.shares.take(w.Address(), 1))
-	require.Contains(t, w.fails(w.a.Observe, w.glance(), Waiting), "work on Cluster prod already")
+	require.Contains(t, w.fails(w.a.Observe, w.glance(), Waiting), "as may work on Cluster prod do so already")
 	w.a.shares.give(w.Address())
 	w.observes(w.glance())
 }

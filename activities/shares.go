@@ -15,15 +15,19 @@ import (
 // shares bounds how many activities of this worker work on one target cluster at a time: a cluster that answers nothing
 // holds every activity that touches it for its whole patience, and must not hold all slots of the worker. Once it is
 // known to be silent it gets a fifth of its share: syncs that fail soon and are tried again cost the others more than
-// syncs that wait.
+// syncs that wait. Nor may several that have just died hold all slots together: a cluster gets no more than is left free
+// beside it, so the more of them hold much, the less each gets, and some slots are always free.
 type shares struct {
-	limit int
+	limit, slots int
 
-	mu   sync.Mutex
-	used map[string]int
+	mu    sync.Mutex
+	used  map[string]int
+	total int
 }
 
-func newShares(limit int) *shares { return &shares{limit: limit, used: map[string]int{}} }
+func newShares(limit, slots int) *shares {
+	return &shares{limit: limit, slots: slots, used: map[string]int{}}
+}
 
 // of is the share of a cluster.
 func (s *shares) of(target Target) int {
@@ -37,16 +41,18 @@ func (s *shares) of(target Target) int {
 func (s *shares) take(cluster string, limit int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.used[cluster] >= limit {
+	if mine := s.used[cluster]; mine > 0 && mine >= min(limit, s.slots-s.total) {
 		return false
 	}
 	s.used[cluster]++
+	s.total++
 	return true
 }
 
 func (s *shares) give(cluster string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.total--
 	if s.used[cluster]--; s.used[cluster] == 0 {
 		delete(s.used, cluster)
 	}
@@ -98,14 +104,14 @@ func (a *Activities) enter(ctx context.Context, rel *v1alpha1.Release, target Ta
 	if h.cluster != "" {
 		return nil
 	}
-	cluster, limit := target.Address(), a.shares.of(target)
-	if !a.shares.take(cluster, limit) {
+	cluster := target.Address()
+	if !a.shares.take(cluster, a.shares.of(target)) {
 		name := "the control cluster"
 		if rel.Spec.ClusterRef != nil {
 			name = "Cluster " + rel.Spec.ClusterRef.Name
 		}
 		return &waitError{
-			message: fmt.Sprintf("%d activities of this worker work on %s already: waiting for one of them", limit, name),
+			message: fmt.Sprintf("as many activities of this worker as may work on %s do so already: waiting for one of them", name),
 			after:   shareAfter(activity.GetInfo(ctx).Attempt, target.Silent()),
 		}
 	}

@@ -38,6 +38,9 @@ type convoyWorker struct {
 	ready    atomic.Bool
 }
 
+// activitySlots is how many activities a worker runs at a time.
+const activitySlots = 100
+
 // newWorker wires adapters, activities and workflows. It dials Temporal, so it fails when that cannot be reached.
 func newWorker(ctx context.Context, cfg config, logger *slog.Logger) (*convoyWorker, error) {
 	w := &convoyWorker{cfg: cfg, log: logger, fatal: make(chan error, 1)}
@@ -69,6 +72,7 @@ func newWorker(ctx context.Context, cfg config, logger *slog.Logger) (*convoyWor
 		Log:     logger,
 
 		PerCluster: cfg.perCluster,
+		Slots:      activitySlots,
 	}
 	if w.store != nil {
 		options.Store = w.store
@@ -99,7 +103,7 @@ func (w *convoyWorker) options() sdkworker.Options {
 		DeploymentOptions:                      w.cfg.deployment,
 		WorkflowTaskPollerBehavior:             pollers,
 		ActivityTaskPollerBehavior:             pollers,
-		MaxConcurrentActivityExecutionSize:     100,
+		MaxConcurrentActivityExecutionSize:     activitySlots,
 		MaxConcurrentWorkflowTaskExecutionSize: 200,
 		MaxHeartbeatThrottleInterval:           w.cfg.heartbeatTimeout / 4,
 		DefaultHeartbeatThrottleInterval:       w.cfg.heartbeatTimeout / 4,
