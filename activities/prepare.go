@@ -55,6 +55,10 @@ func (p *preparation) run(ctx context.Context, _ *lease) (Prepared, error) {
 		return Prepared{}, err
 	}
 	render, renderErr := p.render(ctx)
+	var refused *refusal
+	if errors.As(renderErr, &refused) {
+		return Prepared{}, renderErr
+	}
 	p.unreachable = renderErr != nil && !isProblem(renderErr)
 	if err := p.takeFence(ctx, render); err != nil {
 		return Prepared{}, err
@@ -161,16 +165,19 @@ func isProblem(err error) bool {
 	return errors.As(err, &problem)
 }
 
-// render produces the render of this sync: from the source, or the stored one that was asked for.
+// render produces the render of this sync: from the source, or the stored one that was asked for. Where that does not
+// exist the sync is refused: what is applied is as good as before, and so is the status of the Release.
 func (p *preparation) render(ctx context.Context) (*release.Render, error) {
 	if p.in.Digest == "" {
 		return p.renderSource(ctx, p.rel)
 	}
 	if p.store == nil {
-		return nil, release.Problemf(release.RenderFailed,
-			"render %s was asked for, and this worker has no render store: start it with --render-store-url", p.in.Digest)
+		return nil, &refusal{fmt.Sprintf("render %s was asked for, and this worker has no render store: start it with --render-store-url", p.in.Digest)}
 	}
 	render, err := p.store.Get(ctx, p.in.Digest)
+	if errors.Is(err, release.ErrNotFound) {
+		return nil, &refusal{fmt.Sprintf("render %s was asked for: %v", p.in.Digest, err)}
+	}
 	if err != nil {
 		return nil, release.Problemf(release.RenderFailed, "render %s: %v", p.in.Digest, err)
 	}

@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -56,6 +57,27 @@ func TestPrepareSync_D16_admits_one_sync_at_a_time(t *testing.T) {
 		require.Equal(t, int64(8), w.rel.Status.Fence.Number)
 		require.False(t, w.rel.Status.Fence.Acknowledged)
 	})
+}
+
+// emptyStore holds no render.
+type emptyStore struct{ Store }
+
+func (emptyStore) Get(context.Context, string) (*release.Render, error) {
+	return nil, fmt.Errorf("file:///renders: %w", release.ErrNotFound)
+}
+
+// S30: a stored render that cannot be had is refused, and what is said of the render that is applied stays.
+func TestPrepareSync_refuses_a_stored_render_that_is_not_there(t *testing.T) {
+	in := shop
+	in.Digest = "sha256:" + strings.Repeat("a", 64)
+	for want, store := range map[string]Store{"--render-store-url": nil, "file:///renders": emptyStore{}} {
+		w := newWorld(t, cm("a", 0))
+		w.a.store = store
+		message := w.fails(w.a.PrepareSync, in, Refused)
+		require.Contains(t, message, in.Digest)
+		require.Contains(t, message, want)
+		require.Empty(t, w.calls)
+	}
 }
 
 // D13: what is pending was applied when it bears convoy's own apply entry; what is absent, foreign or another

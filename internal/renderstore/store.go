@@ -21,8 +21,13 @@ import (
 	"convoy.dev/convoy/internal/release"
 )
 
-// ErrNotFound means that the store has no render of that digest.
-var ErrNotFound = errors.New("the render store does not hold this render")
+// ErrNotFound means that the store has no render of that digest. It is a release.ErrNotFound too.
+var ErrNotFound error = notFound{}
+
+type notFound struct{}
+
+func (notFound) Error() string        { return "the render store does not hold this render" }
+func (notFound) Is(target error) bool { return target == release.ErrNotFound }
 
 // Store is a render store. It is safe for concurrent use.
 type Store struct {
