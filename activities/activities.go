@@ -28,6 +28,8 @@ type Activities struct {
 	runs    Runs
 	now     func() time.Time
 	log     *slog.Logger
+	// stuckAfter is how long a wave may wait before its Release counts as stuck.
+	stuckAfter time.Duration
 
 	renders *renderCache
 	digests *digestCache
@@ -49,6 +51,9 @@ type Options struct {
 	// PerCluster bounds how many activities of this worker may work on one target cluster at a time, so that a dead or
 	// slow one leaves slots for the others. 25 when 0.
 	PerCluster int
+	// StuckAfter is how long a wave may wait for health before its Release counts as stuck (condition Stalled, reason
+	// Stuck). 30 minutes when 0.
+	StuckAfter time.Duration
 	// Slots is how many activities this worker runs at a time. 100 when 0.
 	Slots int
 }
@@ -67,12 +72,15 @@ func New(o Options) *Activities {
 	if o.PerCluster == 0 {
 		o.PerCluster = 25
 	}
+	if o.StuckAfter == 0 {
+		o.StuckAfter = 30 * time.Minute
+	}
 	if o.Slots == 0 {
 		o.Slots = 100
 	}
 	return &Activities{
 		control: o.Control, targets: o.Targets, source: o.Source, store: o.Store, runs: o.Runs,
-		now: o.Now, log: o.Log, renders: newRenderCache(o.CacheBytes), digests: newDigestCache(), shares: newShares(o.PerCluster, o.Slots),
+		now: o.Now, log: o.Log, stuckAfter: o.StuckAfter, renders: newRenderCache(o.CacheBytes), digests: newDigestCache(), shares: newShares(o.PerCluster, o.Slots),
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"convoy.dev/convoy/api/v1alpha1"
@@ -56,7 +57,7 @@ func (a *Activities) lookAtWave(ctx context.Context, in WaveInput, attempt int32
 	for _, blocker := range health.Blockers[:min(len(health.Blockers), listLimit)] {
 		blockers = append(blockers, v1alpha1.Blocker{Object: blocker.Ref.String(), Message: blocker.Message})
 	}
-	if err := a.showWaiting(ctx, st, in, message, blockers, len(health.Blockers)); err != nil {
+	if err := a.showWaiting(ctx, st, in, message, blockers, len(health.Blockers), true); err != nil {
 		return err
 	}
 	return &waitError{
@@ -108,14 +109,30 @@ func (a *Activities) AnnounceDelay(ctx context.Context, in DelayInput) error {
 		}
 		message := fmt.Sprintf("waits until %s after wave %d was applied", in.Until.UTC().Format(time.RFC3339), in.Wave)
 		blocker := v1alpha1.Blocker{Object: fmt.Sprintf("wave %d", in.Wave), Message: message}
-		return struct{}{}, a.showWaiting(ctx, st, in.WaveInput, message, []v1alpha1.Blocker{blocker}, 1)
+		return struct{}{}, a.showWaiting(ctx, st, in.WaveInput, message, []v1alpha1.Blocker{blocker}, 1, false)
 	})
 	return err
 }
 
-// showWaiting writes the gate to status. A blocker keeps the time since when it blocks.
-func (a *Activities) showWaiting(ctx context.Context, st *step, in WaveInput, message string, blockers []v1alpha1.Blocker, total int) error {
+// stuck reports whether a wave has waited longer than the operator thinks right, and says so once in an event.
+func (a *Activities) stuck(ctx context.Context, st *step, in WaveInput, message string) bool {
+	i := slices.IndexFunc(st.rel.Status.Waves, func(w v1alpha1.WaveStatus) bool { return w.Wave == in.Blocks })
+	if i < 0 || st.rel.Status.Waves[i].StartedAt == nil {
+		return false
+	}
+	waited := a.now().Sub(st.rel.Status.Waves[i].StartedAt.Time)
+	stuck := waited >= a.stuckAfter
+	if stuck && !release.IsStuck(st.rel.Status.Conditions) {
+		a.event(ctx, st.rel, in.Sync, "Warning", release.Stuck, "wave %d has waited for %s: %s", in.Blocks, waited.Round(time.Second), message)
+	}
+	return stuck
+}
+
+// showWaiting writes the gate to status. A blocker keeps the time since when it blocks. A wait for health may be stuck;
+// one for time or for a person is not.
+func (a *Activities) showWaiting(ctx context.Context, st *step, in WaveInput, message string, blockers []v1alpha1.Blocker, total int, health bool) error {
 	now := a.timestamp()
+	stuck := health && a.stuck(ctx, st, in, message)
 	_, err := a.writeStatus(ctx, st.rel, in.Sync, func(status *v1alpha1.ReleaseStatus) {
 		showWaves(status, st.plan, in.Blocks)
 		setWave(status, in.Blocks, func(wave *v1alpha1.WaveStatus) {
@@ -126,7 +143,7 @@ func (a *Activities) showWaiting(ctx context.Context, st *step, in WaveInput, me
 			wave.BlockedBy, wave.BlockedByTotal = since(wave.BlockedBy, blockers, *now), int32(total)
 		})
 		status.Conditions = release.Conditions(status.Conditions, release.Outcome{
-			Reason: release.WaitingForWave, Generation: in.Sync.Generation,
+			Reason: release.WaitingForWave, Generation: in.Sync.Generation, Stuck: stuck,
 			Message: fmt.Sprintf("wave %d waits for wave %d: %s", in.Blocks, in.Wave, message),
 		}, a.now())
 	})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"convoy.dev/convoy/api/v1alpha1"
 	"convoy.dev/convoy/internal/release"
@@ -36,4 +37,30 @@ func TestAwaitWave_D24_ends_when_it_is_known(t *testing.T) {
 	require.Contains(t, w.fails(w.a.AwaitWave, in, "DeployFailed"), "ConfigMap team-a/x of wave 0 has failed: out of tries")
 	w.health = release.Health{Healthy: true}
 	w.succeeds(w.a.AwaitWave, in, nil)
+}
+
+// D33: a wave that waits longer than the operator thinks right is stuck: condition Stalled, one event, and the wait goes on.
+func TestAwaitWave_a_long_wait_is_stuck(t *testing.T) {
+	w := newWorld(t, cm("a", 0), cm("b", 1))
+	w.health.Blockers = []release.Unhealthy{{Ref: cmRef("a"), Message: "not yet"}}
+	in := WaveInput{Sync: w.sync(), Wave: 0, Blocks: 1}
+	stalled := func() string {
+		c := meta.FindStatusCondition(w.rel.Status.Conditions, "Stalled")
+		return string(c.Status) + " " + c.Reason
+	}
+	w.fails(w.a.AwaitWave, in, Waiting)
+	w.now = w.now.Add(30*time.Minute - time.Second)
+	w.fails(w.a.AwaitWave, in, Waiting)
+	require.Equal(t, "False WaitingForWave", stalled())
+	require.Empty(t, w.changes("event"))
+	w.now = w.now.Add(2 * time.Second)
+	w.fails(w.a.AwaitWave, in, Waiting)
+	require.Equal(t, "True Stuck", stalled())
+	require.Equal(t, "event Stuck", w.changes("event"))
+	require.True(t, meta.IsStatusConditionTrue(w.rel.Status.Conditions, "Reconciling"))
+	w.now = w.now.Add(time.Minute)
+	w.fails(w.a.AwaitWave, in, Waiting)
+	require.Equal(t, "event Stuck", w.changes("event"), "it is said once")
+	w.succeeds(w.a.AnnounceDelay, DelayInput{WaveInput: in, Until: w.now.Add(time.Hour)}, nil)
+	require.Equal(t, "False WaitingForWave", stalled(), "time is no trouble")
 }

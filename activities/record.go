@@ -71,6 +71,9 @@ func (a *Activities) recordSync(ctx context.Context, in Outcome) error {
 	if err != nil {
 		return err
 	}
+	if release.IsStuck(rel.Status.Conditions) {
+		a.event(ctx, rel, in.Sync, "Warning", release.Stuck, "syncs of this render have failed %d times in a row or more: %s", release.StuckFailures, in.Message)
+	}
 	a.log.InfoContext(ctx, "sync ended", "release", key(rel).String(), "reason", in.Reason, "render", release.ShortDigest(in.Sync.Digest),
 		"runID", activity.GetInfo(ctx).WorkflowExecution.RunID)
 	switch {
@@ -120,10 +123,10 @@ const answerLimit = 300
 func (a *Activities) finish(status *v1alpha1.ReleaseStatus, rel *v1alpha1.Release, in Outcome) {
 	now := a.timestamp()
 	reason := release.Reason(in.Reason)
-	doing := a.schedule(status, rel, in)
+	doing, failures := a.schedule(status, rel, in)
 	status.Conditions = release.Conditions(status.Conditions, release.Outcome{
 		Reason: reason, Message: in.Message, Generation: in.Sync.Generation, Doing: doing,
-		RetryDue: reason == release.Superseded || in.Sync.Unreachable,
+		RetryDue: reason == release.Superseded || in.Sync.Unreachable, Stuck: failures >= release.StuckFailures,
 	}, a.now())
 	status.Fence.Acknowledged = true
 	attempt := status.LastAttempted
@@ -153,12 +156,12 @@ func (a *Activities) finish(status *v1alpha1.ReleaseStatus, rel *v1alpha1.Releas
 	leaveWaves(status, reason, now)
 }
 
-// schedule writes when the loop looks at the Release again, and says so where that is a retry (D22).
-func (a *Activities) schedule(status *v1alpha1.ReleaseStatus, rel *v1alpha1.Release, in Outcome) (doing string) {
+// schedule writes when the loop looks at the Release again, and says so where that is a retry (D22). failures is how many
+// syncs in a row have failed in a way that is retried.
+func (a *Activities) schedule(status *v1alpha1.ReleaseStatus, rel *v1alpha1.Release, in Outcome) (doing string, failures int) {
 	if in.Loop == nil {
-		return ""
+		return "", 0
 	}
-	failures := 0
 	if release.Retries(release.Reason(in.Reason), in.Sync.Unreachable) {
 		failures = in.Loop.Failures + 1
 	}
@@ -167,7 +170,7 @@ func (a *Activities) schedule(status *v1alpha1.ReleaseStatus, rel *v1alpha1.Rele
 	if failures > 0 {
 		doing = fmt.Sprintf("failed %s in a row; to be synced again at about %s", release.Count(failures, "time"), next.UTC().Format(time.RFC3339))
 	}
-	return doing
+	return doing, failures
 }
 
 // leaveWaves shows that nobody works on a wave any more, nor waits for one.

@@ -188,3 +188,15 @@ func TestFinishInput_says(t *testing.T) {
 	require.Equal(t, "the Release goes, and 0 of its objects are deleted; 2 stay: b, c; 1 is held by finalizers: a",
 		FinishInput{Kept: two, Terminating: one}.says())
 }
+
+// D22 D33: a Release whose syncs fail again and again is stuck: Stalled beside Reconciling, since the retries go on.
+func TestRecordSync_D22_failures_in_a_row_are_stuck(t *testing.T) {
+	for failures, want := range map[int]string{3: "False DeployFailed", 4: "True Stuck"} {
+		w := newWorld(t, cm("a", 0))
+		w.succeeds(w.a.RecordSync, Outcome{Sync: w.sync(), Reason: "DeployFailed", Message: "no", Loop: &LoopRef{Failures: failures}}, nil)
+		stalled := meta.FindStatusCondition(w.rel.Status.Conditions, "Stalled")
+		require.Equal(t, want, string(stalled.Status)+" "+stalled.Reason)
+		require.Equal(t, failures == 4, strings.Contains(w.changes("event"), "event Stuck"))
+		require.True(t, meta.IsStatusConditionTrue(w.rel.Status.Conditions, "Reconciling"))
+	}
+}

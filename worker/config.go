@@ -32,6 +32,7 @@ type config struct {
 	loopHistoryEvents int
 	workflowCache     int
 	perCluster        int
+	stuckAfter        time.Duration
 	watch             bool
 	deployment        sdkworker.DeploymentOptions
 	watchNamespace    string
@@ -59,6 +60,7 @@ func readConfig(args []string, env func(string) string) (config, error) {
 	flags.BoolVar(&cfg.watch, "watch", true, "watch the Releases, and start and wake their loops; several workers may")
 	flags.StringVar(&cfg.watchNamespace, "watch-namespace", "", "Kubernetes namespace whose Releases are watched; default: all")
 	flags.IntVar(&cfg.perCluster, "max-activities-per-cluster", 25, "how many activities may work on one target cluster at a time, so that a dead one leaves slots for the others")
+	flags.DurationVar(&cfg.stuckAfter, "stuck-after", 30*time.Minute, "how long a wave may wait for health before its Release counts as stuck: condition Stalled, an event")
 	flags.IntVar(&cfg.workflowCache, "workflow-cache", 10_000, "how many workflows are kept in memory, about 60 KB each; one that is not has to be replayed for each step. 0: none")
 	flags.IntVar(&cfg.loopHistoryEvents, "loop-history-events", 2000, "length of its history, in events, at which the loop of a Release continues as new")
 	flags.StringVar(&cfg.listenAddress, "listen-address", ":8080", "address of /healthz, /readyz and the sync endpoint; empty: none. A second worker on a machine needs another one")
@@ -78,6 +80,9 @@ func readConfig(args []string, env func(string) string) (config, error) {
 	}
 	if cfg.heartbeatTimeout < time.Second {
 		errs = append(errs, fmt.Errorf("--heartbeat-timeout %s: use at least 1s", cfg.heartbeatTimeout))
+	}
+	if cfg.stuckAfter < time.Second {
+		errs = append(errs, fmt.Errorf("--stuck-after %s: use at least 1s", cfg.stuckAfter))
 	}
 	if cfg.loopHistoryEvents < minLoopEvents || cfg.perCluster < 1 {
 		errs = append(errs, fmt.Errorf("--loop-history-events %d and --max-activities-per-cluster %d: use at least %d and 1",

@@ -73,6 +73,7 @@ func newWorker(ctx context.Context, cfg config, logger *slog.Logger) (*convoyWor
 
 		PerCluster: cfg.perCluster,
 		Slots:      activitySlots,
+		StuckAfter: cfg.stuckAfter,
 	}
 	if w.store != nil {
 		options.Store = w.store

@@ -25,6 +25,8 @@ type Outcome struct {
 	RetryDue bool
 	// NoRetry, with DeployFailed, PruneFailed and HookFailed: no retry follows.
 	NoRetry bool
+	// Stuck: convoy goes on by itself, and it has failed so often or waited so long that a person should look.
+	Stuck bool
 	// Doing is the message of Reconciling: what runs or what is due. Empty: Message while a sync runs, else a
 	// sentence that says a retry is due.
 	Doing string
@@ -69,9 +71,21 @@ func Conditions(previous []metav1.Condition, o Outcome, now time.Time) []metav1.
 	}
 	busy := isBusy(o)
 	set(v1alpha1.ConditionReconciling, boolStatus(busy), doing(o, busy))
+	if stuck := IsStuck(previous); stuck && o.Reason == Progressing && !o.NewRender {
+		return out // the next try of what is stuck: that it runs mends nothing yet
+	}
 	stalled := isStalled(o)
 	set(v1alpha1.ConditionStalled, boolStatus(stalled), onlyIf(stalled, o.Message))
+	if o.Stuck {
+		meta.FindStatusCondition(out, v1alpha1.ConditionStalled).Reason = Stuck
+	}
 	return out
+}
+
+// IsStuck reports whether the conditions say that a sync is stuck.
+func IsStuck(conditions []metav1.Condition) bool {
+	stalled := meta.FindStatusCondition(conditions, v1alpha1.ConditionStalled)
+	return stalled != nil && stalled.Status == metav1.ConditionTrue && stalled.Reason == Stuck
 }
 
 // maxConditionBytes is below what the API server takes for the message of a condition.
@@ -104,9 +118,12 @@ func isBusy(o Outcome) bool {
 	}
 }
 
-// isStalled reports whether a person has to act. Reconciling and Stalled are never True together: the rules of kstatus
-// would make either of it.
+// isStalled reports whether a person has to act. Reconciling and Stalled are True together only where convoy is stuck: it
+// goes on by itself (D33), and by the rules of kstatus the Release is still in progress.
 func isStalled(o Outcome) bool {
+	if o.Stuck {
+		return true
+	}
 	switch o.Reason {
 	case Unappliable, WaveTimeout:
 		return true
@@ -141,6 +158,14 @@ func onlyIf(b bool, s string) string {
 	}
 	return ""
 }
+
+// Stuck is the reason of Stalled while convoy goes on by itself without getting anywhere: so many syncs in a row have
+// failed, or a wave waits longer than the operator thinks right.
+const Stuck = "Stuck"
+
+// StuckFailures is how many failed syncs in a row make a Release stuck. With the default backoff that is after about five
+// minutes.
+const StuckFailures = 5
 
 // The reasons of conditions while no sync runs: of Ready, that the source or the cluster differ from what is applied and
 // nobody asked for a sync (S4), and of Reconciling, that spec.suspend is set. They are no reasons of Applied.

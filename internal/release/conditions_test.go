@@ -30,6 +30,8 @@ func shown(conditions []metav1.Condition) string {
 func TestConditions(t *testing.T) {
 	succeeded := Conditions(nil, Outcome{Reason: Succeeded, Generation: 1}, start)
 	failed := Conditions(nil, Outcome{Reason: Unappliable, Generation: 1, Message: "no"}, start)
+	stuck := Conditions(nil, Outcome{Reason: DeployFailed, Stuck: true, Generation: 1, Message: "no"}, start)
+	require.Equal(t, Stuck, meta.FindStatusCondition(stuck, v1alpha1.ConditionStalled).Reason)
 	for _, c := range []struct {
 		previous []metav1.Condition
 		outcome  Outcome
@@ -48,6 +50,13 @@ func TestConditions(t *testing.T) {
 		{succeeded, Outcome{Reason: RenderFailed, RetryDue: true}, "False False True False | RenderFailed"},
 		{succeeded, Outcome{Reason: WaveTimeout}, "False False False True | WaveTimeout"},
 		{succeeded, Outcome{Reason: DeployFailed}, "False False True False | DeployFailed"},
+		{succeeded, Outcome{Reason: DeployFailed, Stuck: true}, "False False True True | DeployFailed"},
+		{succeeded, Outcome{Reason: WaitingForWave, Stuck: true}, "False False True True | WaitingForWave"},
+		{stuck, Outcome{Reason: Progressing}, "False False True True | DeployFailed"},
+		{stuck, Outcome{Reason: Progressing, NewRender: true}, "Unknown Unknown True False | Progressing"},
+		{stuck, Outcome{Reason: WaitingForWave}, "False False True False | WaitingForWave"},
+		{stuck, Outcome{Reason: DeployFailed}, "False False True False | DeployFailed"},
+		{stuck, Outcome{Reason: Succeeded}, "True True False False | Succeeded"},
 		{succeeded, Outcome{Reason: PruneFailed}, "False False True False | PruneFailed"},
 		{succeeded, Outcome{Reason: HookFailed}, "False False True False | HookFailed"},
 		{succeeded, Outcome{Reason: HookFailed, NoRetry: true}, "False False False False | HookFailed"},
