@@ -200,3 +200,25 @@ func TestRecordSync_D22_failures_in_a_row_are_stuck(t *testing.T) {
 		require.True(t, meta.IsStatusConditionTrue(w.rel.Status.Conditions, "Reconciling"))
 	}
 }
+
+// D16: a run that was reset in Temporal goes on under its fence, once nothing of the run before can be on its way; status
+// leads to it from then on.
+func TestSync_D16_a_reset_run_takes_its_fence_over(t *testing.T) {
+	w := newWorld(t, cm("a", 0), cm("b", 1))
+	in := WaveInput{Sync: w.sync(), Wave: 0, Blocks: 1}
+	w.rel.Status.Fence.RunID, w.rel.Status.Fence.Acknowledged = "before the reset", false
+	w.rel.Status.LastAttempted = &v1alpha1.Attempt{RunID: "before the reset"}
+	w.health = release.Health{Healthy: true}
+	w.closedAt = w.now.Add(time.Second - heartbeat)
+	require.Contains(t, w.fails(w.a.AwaitWave, in, Waiting), "was reset: waiting 1s")
+	require.Empty(t, w.calls)
+	w.closedAt = w.now.Add(-heartbeat)
+	w.succeeds(w.a.AwaitWave, in, nil)
+	require.Equal(t, testRun, w.rel.Status.Fence.RunID)
+	require.Equal(t, in.Sync.Fence, w.rel.Status.Fence.Number)
+	require.Equal(t, testRun, w.rel.Status.LastAttempted.RunID)
+	require.Equal(t, v1alpha1.ResultRunning, w.rel.Status.LastAttempted.Result)
+	w.calls = nil
+	w.succeeds(w.a.AwaitWave, in, nil)
+	require.Equal(t, "health a", strings.Join(w.calls, ", "), "it costs one write")
+}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"convoy.dev/convoy/api/v1alpha1"
 	"convoy.dev/convoy/internal/release"
 
+	"go.temporal.io/sdk/activity"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -28,7 +30,32 @@ func (a *Activities) fenced(ctx context.Context, ref SyncRef) (*v1alpha1.Release
 	if err := checkFence(rel, ref); err != nil {
 		return nil, err
 	}
-	return rel, nil
+	return a.adopt(ctx, rel, ref)
+}
+
+// adopt makes a run that somebody reset in Temporal the holder of the fence that the run before it had taken, once no
+// request of that one can be on its way any more (D16). From then on status leads to the run that goes on.
+func (a *Activities) adopt(ctx context.Context, rel *v1alpha1.Release, ref SyncRef) (*v1alpha1.Release, error) {
+	fence, info := rel.Status.Fence, activity.GetInfo(ctx)
+	if fence.RunID == info.WorkflowExecution.RunID || fence.WorkflowID != info.WorkflowExecution.ID {
+		return rel, nil
+	}
+	_, closedAt, err := a.runs.Running(ctx, fence.WorkflowID, fence.RunID)
+	if err != nil {
+		return nil, fmt.Errorf("look at the run that was reset (%s, run %s): %w", fence.WorkflowID, fence.RunID, err)
+	}
+	if left := closedAt.Add(info.HeartbeatTimeout).Sub(a.now()); left > 0 && !fence.Acknowledged {
+		return nil, &waitError{
+			message: fmt.Sprintf("run %s was reset: waiting %s, until no request of it can be on its way", fence.RunID, left.Round(time.Second)),
+			after:   left,
+		}
+	}
+	return a.writeStatus(ctx, rel, ref, func(status *v1alpha1.ReleaseStatus) {
+		status.Fence.RunID, status.Fence.Acknowledged = info.WorkflowExecution.RunID, false
+		if attempt := status.LastAttempted; attempt != nil {
+			attempt.RunID, attempt.Result, attempt.FinishedAt = info.WorkflowExecution.RunID, v1alpha1.ResultRunning, nil
+		}
+	})
 }
 
 func checkFence(rel *v1alpha1.Release, ref SyncRef) error {

@@ -183,8 +183,12 @@ func (w *world) sync() SyncRef {
 	w.t.Helper()
 	render, err := release.Parse([]release.File{{Name: "inline", Data: []byte(*w.rel.Spec.Source.Inline)}})
 	require.NoError(w.t, err)
+	w.rel.Status.Fence.RunID = testRun
 	return SyncRef{Namespace: "team-a", Name: "shop", UID: "u", Generation: 3, Fence: w.rel.Status.Fence.Number, Digest: render.Digest, Revision: "r1"}
 }
+
+// testRun is the run id of every workflow in the SDK's test environment.
+const testRun = "default-test-run-id"
 
 // perform runs an activity once, as a step of the workflow with this id.
 func (w *world) perform(id string, name any, in, out any) error {
