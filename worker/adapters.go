@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,8 @@ const dryRunsInFlight = 8
 type targets struct {
 	pool    *k8s.Pool
 	control *control.Client
+	// serviceAccount is who Releases act as that name nobody; empty: the Cluster's identity.
+	serviceAccount string
 }
 
 func (t targets) Connect(ctx context.Context, rel *v1alpha1.Release, crds map[schema.GroupKind]string) (activities.Target, error) {
@@ -45,12 +48,14 @@ func (t targets) cluster(ctx context.Context, rel *v1alpha1.Release) (*k8s.Clust
 	if err != nil {
 		return nil, err
 	}
-	if kubeconfig == nil {
-		return t.pool.Connect(t.control.Config())
+	cfg := t.control.Config()
+	if kubeconfig != nil {
+		if cfg, err = k8s.RestConfig(kubeconfig); err != nil {
+			return nil, fmt.Errorf("Cluster %s/%s: %w", rel.Namespace, rel.Spec.ClusterRef.Name, err)
+		}
 	}
-	cfg, err := k8s.RestConfig(kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("Cluster %s/%s: %w", rel.Namespace, rel.Spec.ClusterRef.Name, err)
+	if cfg, err = k8s.ActAs(cfg, rel.Namespace, cmp.Or(rel.Spec.ServiceAccountName, t.serviceAccount)); err != nil {
+		return nil, fmt.Errorf("Release %s/%s: %w", rel.Namespace, rel.Name, err)
 	}
 	return t.pool.Connect(cfg)
 }

@@ -50,7 +50,7 @@ func TestTargets_D22_accidents_are_tried_for_40s(t *testing.T) {
 				cluster, err := control.New(&rest.Config{Host: "http://cluster.test", Transport: overloaded{}})
 				require.NoError(t, err)
 				began := time.Now()
-				err = use(t.Context(), targets{k8s.NewPool(), cluster})
+				err = use(t.Context(), targets{pool: k8s.NewPool(), control: cluster})
 				took := time.Since(began)
 				require.Error(t, err)
 				require.LessOrEqual(t, took, 40*time.Second)

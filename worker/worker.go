@@ -66,7 +66,7 @@ func newWorker(ctx context.Context, cfg config, logger *slog.Logger) (*convoyWor
 	}
 	options := activities.Options{
 		Control: w.releases,
-		Targets: targets{pool: k8s.NewPool(), control: w.releases},
+		Targets: targets{pool: k8s.NewPool(), control: w.releases, serviceAccount: cfg.serviceAccount},
 		Source:  sources{source.New(source.Options{PathRoots: cfg.pathRoots, AllowLocalURLs: cfg.allowLocalURLs})},
 		Runs:    runs{client: w.client, namespace: cmp.Or(temporal.Namespace, client.DefaultNamespace), searchable: &searchable{}},
 		Log:     logger,

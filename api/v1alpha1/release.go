@@ -57,6 +57,15 @@ type ReleaseSpec struct {
 	// +optional
 	ClusterRef *ClusterReference `json:"clusterRef,omitempty"`
 
+	// ServiceAccountName is the ServiceAccount that convoy acts as on the target cluster, in the namespace there that has
+	// the name of the Release's own: a Release can then do no more than it. The identity that convoy has on the cluster
+	// needs the right to impersonate it. Without it convoy acts as the operator's default (worker flag
+	// --default-service-account), or with that identity itself.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+
 	// Source is where the manifests come from: exactly one of inline, path and url.
 	Source Source `json:"source"`
 

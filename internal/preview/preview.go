@@ -159,6 +159,9 @@ func (l *look) connect(ctx context.Context) error {
 			return release.Problemf(release.DeployFailed, "Cluster %s/%s: %v", l.Release.Namespace, l.Release.Spec.ClusterRef.Name, err)
 		}
 	}
+	if cfg, err = k8s.ActAs(cfg, l.Release.Namespace, l.Release.Spec.ServiceAccountName); err != nil {
+		return release.Problemf(release.DeployFailed, "%v", err)
+	}
 	cluster, err := k8s.NewPool().Connect(cfg)
 	if err != nil {
 		return err
