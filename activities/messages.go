@@ -52,6 +52,8 @@ type Prepared struct {
 	// OrphanNames names them, with the prune off: a WriteInventory whose first attempt wrote and died finds nothing
 	// that leaves the inventory any more (D21).
 	OrphanNames Named `json:"orphanNames,omitzero"`
+	// Pinned: spec.pin holds the Release at this render.
+	Pinned bool `json:"pinned,omitempty"`
 	// Unsure: an attempt before this one may have left a request in flight (D16).
 	Unsure bool `json:"unsure,omitempty"`
 	// Waves in the order of application.

@@ -271,8 +271,12 @@ func (o *observer) look(ctx context.Context) release.Look {
 	}
 }
 
-// digest is the digest of the source's render, on one try: a sync that follows tries longer (D22).
+// digest is the digest of the render that is to be applied: the one that the Release is pinned to, or that of the source,
+// on one try: a sync that follows tries longer (D22).
 func (o *observer) digest(ctx context.Context) (string, error) {
+	if pin := o.rel.Spec.Pin; pin != nil {
+		return pin.Digest, nil
+	}
 	files, revision, err := o.source.Fetch(ctx, o.rel.Spec.Source)
 	if err != nil {
 		return "", err

@@ -41,6 +41,8 @@ type preparation struct {
 	unsure bool
 	// unreachable: the source could not be read, so the failure is tried again (D1).
 	unreachable bool
+	// stored: the render comes from the render store.
+	stored bool
 	// deletion: the Release is being deleted, and everything is to be pruned.
 	deletion bool
 	// clean: the sync before succeeded, so what it left pending was only to be looked at once more.
@@ -165,24 +167,39 @@ func isProblem(err error) bool {
 	return errors.As(err, &problem)
 }
 
-// render produces the render of this sync: from the source, or the stored one that was asked for. Where that does not
-// exist the sync is refused: what is applied is as good as before, and so is the status of the Release.
+// render produces the render of this sync: from the source, the stored one that the Release is pinned to, or the stored
+// one that was asked for. Where that last one does not exist the sync is refused: what is applied is as good as before,
+// and so is the status of the Release.
 func (p *preparation) render(ctx context.Context) (*release.Render, error) {
-	if p.in.Digest == "" {
+	digest, pinned := p.in.Digest, p.in.Digest == "" && p.rel.Spec.Pin != nil
+	if pinned {
+		digest = p.rel.Spec.Pin.Digest
+	}
+	if digest == "" {
 		return p.renderSource(ctx, p.rel)
 	}
 	if p.store == nil {
-		return nil, &refusal{fmt.Sprintf("render %s was asked for, and this worker has no render store: start it with --render-store-url", p.in.Digest)}
+		return nil, p.noRender(pinned, digest, errors.New("this worker has no render store: start it with --render-store-url"))
 	}
-	render, err := p.store.Get(ctx, p.in.Digest)
+	render, err := p.store.Get(ctx, digest)
 	if errors.Is(err, release.ErrNotFound) {
-		return nil, &refusal{fmt.Sprintf("render %s was asked for: %v", p.in.Digest, err)}
+		return nil, p.noRender(pinned, digest, err)
 	}
 	if err != nil {
-		return nil, release.Problemf(release.RenderFailed, "render %s: %v", p.in.Digest, err)
+		return nil, release.Problemf(release.RenderFailed, "render %s: %v", digest, err)
 	}
+	p.stored = true
 	p.renders.put(render)
 	return render, nil
+}
+
+// noRender is the error of a stored render that cannot be had.
+func (p *preparation) noRender(pinned bool, digest string, why error) error {
+	if !pinned {
+		return &refusal{fmt.Sprintf("render %s was asked for: %v", digest, why)}
+	}
+	return release.Problemf(release.RenderFailed, "spec.pin holds the Release at render %s: %v. To go on with the source: convoy unpin %s/%s",
+		digest, why, p.rel.Namespace, p.rel.Name)
 }
 
 // asRenderFailure gives an error of the source its reason: no render is a RenderFailed, whatever kept it away (D1).
@@ -205,7 +222,7 @@ func (p *preparation) takeFence(ctx context.Context, render *release.Render) err
 		}
 		p.ref = SyncRef{
 			Namespace: p.in.Namespace, Name: p.in.Name, UID: string(p.rel.UID), Generation: p.rel.Generation,
-			Fence: number, Stored: p.in.Digest != "", Deleting: p.deletion, Unreachable: p.unreachable,
+			Fence: number, Stored: p.stored, Deleting: p.deletion, Unreachable: p.unreachable,
 		}
 		if render != nil {
 			p.ref.Digest, p.ref.Revision = render.Digest, render.Revision
@@ -255,6 +272,9 @@ func (p *preparation) doing() string {
 		return "deleting: pruning what the inventory lists"
 	}
 	message := "syncing render " + release.ShortDigest(p.ref.Digest)
+	if p.rel.Spec.Pin != nil && p.in.Digest == "" {
+		message += ", which spec.pin holds"
+	}
 	if p.in.Cause != "" {
 		message += " (" + p.in.Cause + ")"
 	}
@@ -367,6 +387,7 @@ func (p *preparation) prepared(st *step) Prepared {
 	spec := p.rel.Spec
 	out := Prepared{
 		Sync: p.ref, Objects: len(st.plan.Items), Orphans: len(p.orphans), Unsure: p.unsure || p.info.Attempt > 1, Prune: spec.SyncPolicy.Prune, HasStore: p.store != nil,
+		Pinned:   p.rel.Spec.Pin != nil && p.in.Digest == "",
 		PreSync:  p.plannedHooks("preSync", spec.Hooks.PreSync),
 		PostSync: p.plannedHooks("postSync", spec.Hooks.PostSync),
 	}

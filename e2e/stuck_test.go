@@ -128,7 +128,7 @@ func TestStuck_restarted_from_an_earlier_step(t *testing.T) {
 	last := w.get("shop").Status.LastAttempted
 	require.NotEqual(t, run.GetRunID(), last.RunID, "status leads to the run that ended so")
 	require.Equal(t, v1alpha1.ResultSucceeded, last.Result)
-	require.Equal(t, []string{"/Pod/" + w.ns + "/front", w.cm("after")}, w.inventory("shop"))
+	require.Equal(t, []string{w.cm("after"), "/Pod/" + w.ns + "/front"}, w.inventory("shop"))
 
 	w.asks("shop", workflows.SyncRequest{ID: "after-the-reset"})
 	w.answered("shop", "after-the-reset")

@@ -134,8 +134,8 @@ func (p *program) root() *cobra.Command {
 	root.AddGroup(&cobra.Group{ID: groupLook, Title: "Look:"}, &cobra.Group{ID: groupAct, Title: "Act:"}, &cobra.Group{ID: groupSetUp, Title: "Set up:"})
 	root.SetHelpCommandGroupID(groupSetUp)
 	root.SetCompletionCommandGroupID(groupSetUp)
-	root.AddCommand(p.listCommand(), p.statusCommand(), p.inventoryCommand(), p.diffCommand(),
-		p.syncCommand(), p.reconcileCommand(), p.suspendCommand(), p.resumeCommand(),
+	root.AddCommand(p.listCommand(), p.statusCommand(), p.inventoryCommand(), p.historyCommand(), p.diffCommand(),
+		p.syncCommand(), p.reconcileCommand(), p.suspendCommand(), p.resumeCommand(), p.pinCommand(), p.unpinCommand(),
 		p.installCommand(), p.versionCommand(), exitCodesTopic())
 	root.SetUsageTemplate(root.UsageTemplate() + envNote)
 	return root

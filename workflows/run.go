@@ -383,6 +383,9 @@ func messageOf(err error) string {
 // success is one line about a sync that succeeded.
 func (s *sync) success() string {
 	parts := []string{fmt.Sprintf("applied %s of render %s", release.Count(s.plan.Objects, "object"), release.ShortDigest(s.plan.Sync.Digest))}
+	if s.plan.Pinned {
+		parts[0] += ", which spec.pin holds"
+	}
 	if s.result.Pruned > 0 {
 		parts = append(parts, fmt.Sprintf("pruned %d", s.result.Pruned))
 	}

@@ -93,6 +93,11 @@ type ReleaseSpec struct {
 	// +optional
 	SyncPolicy SyncPolicy `json:"syncPolicy,omitzero"`
 
+	// Pin holds the Release at a render of the render store, whatever the source has. Drift is still corrected. It needs
+	// a render store (worker flag --render-store-url).
+	// +optional
+	Pin *Pin `json:"pin,omitempty"`
+
 	// Hooks run before the first object is applied and after the last one is pruned.
 	// +optional
 	Hooks Hooks `json:"hooks,omitzero"`
@@ -103,6 +108,13 @@ type ReleaseSpec struct {
 	// +kubebuilder:validation:Maximum=20
 	// +optional
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
+}
+
+// Pin names the render that a Release is held at.
+type Pin struct {
+	// Digest of the render, as status.history has it.
+	// +kubebuilder:validation:Pattern=`^sha256:[0-9a-f]{64}$`
+	Digest string `json:"digest"`
 }
 
 // ClusterReference names a Cluster in the namespace of the Release.

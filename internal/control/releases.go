@@ -39,8 +39,24 @@ func (c *Client) SetSuspend(ctx context.Context, rel *v1alpha1.Release, suspend 
 	if rel.Spec.Suspend == suspend {
 		return nil
 	}
+	return c.changeSpec(ctx, rel, "suspend", func(spec *v1alpha1.ReleaseSpec) { spec.Suspend = suspend })
+}
+
+// SetPin sets spec.pin of a Release (SPEC 4), or takes it away with an empty digest, whatever else was written in
+// between. On success rel is the new state.
+func (c *Client) SetPin(ctx context.Context, rel *v1alpha1.Release, digest string) error {
+	return c.changeSpec(ctx, rel, "pin", func(spec *v1alpha1.ReleaseSpec) {
+		spec.Pin = nil
+		if digest != "" {
+			spec.Pin = &v1alpha1.Pin{Digest: digest}
+		}
+	})
+}
+
+// changeSpec writes one field of a Release.
+func (c *Client) changeSpec(ctx context.Context, rel *v1alpha1.Release, field string, change func(*v1alpha1.ReleaseSpec)) error {
 	changed := rel.DeepCopy()
-	changed.Spec.Suspend = suspend
+	change(&changed.Spec)
 	err := retry(ctx, func() error {
 		return c.client.Patch(ctx, changed, client.MergeFrom(rel.DeepCopy()), client.FieldOwner("convoy-cli"))
 	})
@@ -48,7 +64,7 @@ func (c *Client) SetSuspend(ctx context.Context, rel *v1alpha1.Release, suspend 
 		return fmt.Errorf("Release %s/%s: %w", rel.Namespace, rel.Name, release.ErrNotFound)
 	}
 	if err != nil {
-		return fmt.Errorf("write spec.suspend of Release %s/%s: %w", rel.Namespace, rel.Name, err)
+		return fmt.Errorf("write spec.%s of Release %s/%s: %w", field, rel.Namespace, rel.Name, err)
 	}
 	*rel = *changed
 	return nil
