@@ -8,7 +8,6 @@ import (
 	"convoy.dev/convoy/api/v1alpha1"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func (p *program) historyCommand() *cobra.Command {
@@ -59,14 +58,9 @@ func printHistory(w io.Writer, rel *v1alpha1.Release, now time.Time) {
 			note = "applied"
 		}
 		rows = append(rows, []string{
-			entry.Digest, orDash(entry.Revision), stamp(entry.FirstAppliedAt, now), stamp(entry.LastAppliedAt, now),
+			entry.Digest, orDash(entry.Revision), ago(entry.FirstAppliedAt, now), ago(entry.LastAppliedAt, now),
 			orDash(entry.RequestedBy), orDash(entry.RunID), note,
 		})
 	}
 	table(w, "", rows)
-}
-
-// stamp is a point in time, and how long ago it was.
-func stamp(t metav1.Time, now time.Time) string {
-	return t.UTC().Format("2006-01-02T15:04Z") + " (" + ago(t, now) + ")"
 }

@@ -123,6 +123,9 @@ func (s statusPage) cadence() {
 	if s.rel.DeletionTimestamp != nil {
 		s.line("Deleting", "since %s", since(*s.rel.DeletionTimestamp, s.now))
 	}
+	if pin := s.rel.Spec.Pin; pin != nil {
+		s.line("Pinned", "to render %s, whatever the source has (convoy unpin %s/%s)", pin.Digest, s.rel.Namespace, s.rel.Name)
+	}
 	if s.rel.Spec.Suspend {
 		message := "spec.suspend is set: no sync starts until it is lifted (convoy resume)"
 		if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionReconciling); c != nil && c.Reason == release.Suspended {
