@@ -138,6 +138,9 @@ type Target interface {
 	Delete(ctx context.Context, live *release.Live, propagation metav1.DeletionPropagation) (release.Deletion, error)
 	// Health judges objects by the rules of kstatus (D24).
 	Health(ctx context.Context, refs []release.ObjectRef) (release.Health, error)
+	// Inspect reads objects for an expression to judge, Secrets by their metadata alone (D24). The answer is aligned with
+	// refs.
+	Inspect(ctx context.Context, refs []release.ObjectRef) ([]release.Looked, error)
 	// CreateJob creates a hook's Job, or finds the one of that name; it returns its uid.
 	CreateJob(ctx context.Context, job *batchv1.Job) (string, error)
 	// JobState looks at a hook's Job.

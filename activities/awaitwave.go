@@ -8,14 +8,15 @@ import (
 	"time"
 
 	"convoy.dev/convoy/api/v1alpha1"
+	"convoy.dev/convoy/internal/gate"
 	"convoy.dev/convoy/internal/release"
 
 	"go.temporal.io/sdk/activity"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AwaitWave looks once whether a wave is healthy, so that the wave that it blocks may begin (S17, D24). While it is
-// not, status names the blocking objects, and the activity fails as Waiting: it gives its slot back and is run again
+// AwaitWave looks once whether a wave is healthy, by kstatus or by the expressions of the gate, so that the wave that it
+// blocks may begin (S17, D24). While it is not, status names the blocking objects, and the activity fails as Waiting: it gives its slot back and is run again
 // after 2 to 15 seconds (D23).
 //
 // Idempotent: it changes nothing but status.
@@ -35,7 +36,7 @@ func (a *Activities) lookAtWave(ctx context.Context, in WaveInput, attempt int32
 	if err != nil {
 		return err
 	}
-	health, err := st.target.Health(ctx, st.awaited(in.Wave))
+	health, err := st.assess(ctx, in)
 	if err != nil {
 		return err
 	}
@@ -44,8 +45,8 @@ func (a *Activities) lookAtWave(ctx context.Context, in WaveInput, attempt int32
 	}
 	for _, blocker := range health.Blockers {
 		if blocker.Failed {
-			return release.Problemf(release.DeployFailed, "wave %d cannot begin: %s of wave %d has failed: %s",
-				in.Blocks, blocker.Ref, in.Wave, blocker.Message)
+			return release.Problemf(release.DeployFailed, "%s: %s of wave %d has failed: %s",
+				in.cannotBegin(), blocker.Ref, in.Wave, blocker.Message)
 		}
 	}
 	first := health.Blockers[0]
@@ -57,13 +58,35 @@ func (a *Activities) lookAtWave(ctx context.Context, in WaveInput, attempt int32
 	for _, blocker := range health.Blockers[:min(len(health.Blockers), listLimit)] {
 		blockers = append(blockers, v1alpha1.Blocker{Object: blocker.Ref.String(), Message: blocker.Message})
 	}
-	if err := a.showWaiting(ctx, st, in, message, blockers, len(health.Blockers), true); err != nil {
+	message = fmt.Sprintf("%s waits for wave %d: %s", in.gate(), in.Wave, message)
+	if err := a.showWaiting(ctx, st, in, waiting{message: message, blockers: blockers, total: len(health.Blockers), health: true}); err != nil {
 		return err
 	}
-	return &waitError{
-		message: fmt.Sprintf("wave %d waits for wave %d: %s", in.Blocks, in.Wave, message),
-		after:   backoff(attempt),
+	return &waitError{message: message, after: backoff(attempt)}
+}
+
+func (w WaveInput) cannotBegin() string {
+	if w.Final {
+		return "the final gate stays shut"
 	}
+	return fmt.Sprintf("wave %d cannot begin", w.Blocks)
+}
+
+// assess judges the objects of a wave, by the expressions of the gate where it has some.
+func (s *step) assess(ctx context.Context, in WaveInput) (release.Health, error) {
+	refs := s.awaited(in.Wave)
+	if in.Current == "" {
+		return s.target.Health(ctx, refs)
+	}
+	expressions, err := gate.Compile(in.Current, in.Failed)
+	if err != nil {
+		return release.Health{}, err
+	}
+	looked, err := s.target.Inspect(ctx, refs)
+	if err != nil {
+		return release.Health{}, err
+	}
+	return expressions.Judge(ctx, looked)
 }
 
 // backoff between looks: 2 s growing to 15 s (D23).
@@ -101,53 +124,85 @@ type DelayInput struct {
 // Fails with: DeployFailed when the control cluster is out of reach.
 // Heartbeat: the wave.
 func (a *Activities) AnnounceDelay(ctx context.Context, in DelayInput) error {
-	_, err := perform(ctx, a, "delay", release.DeployFailed, func(ctx context.Context, l *lease) (struct{}, error) {
-		l.record(func(p *Progress) { p.Wave = &in.Wave })
-		st, err := a.open(ctx, in.Sync)
-		if err != nil {
-			return struct{}{}, err
-		}
+	return a.atGate(ctx, "delay", in.WaveInput, func(st *step) error {
 		message := fmt.Sprintf("waits until %s after wave %d was applied", in.Until.UTC().Format(time.RFC3339), in.Wave)
 		blocker := v1alpha1.Blocker{Object: fmt.Sprintf("wave %d", in.Wave), Message: message}
-		return struct{}{}, a.showWaiting(ctx, st, in.WaveInput, message, []v1alpha1.Blocker{blocker}, 1, false)
+		return a.showWaiting(ctx, st, in.WaveInput, waiting{
+			message: fmt.Sprintf("%s waits for wave %d: %s", in.gate(), in.Wave, message), blockers: []v1alpha1.Blocker{blocker}, total: 1,
+		})
 	})
-	return err
 }
 
 // stuck reports whether a wave has waited longer than the operator thinks right, and says so once in an event.
 func (a *Activities) stuck(ctx context.Context, st *step, in WaveInput, message string) bool {
 	i := slices.IndexFunc(st.rel.Status.Waves, func(w v1alpha1.WaveStatus) bool { return w.Wave == in.Blocks })
-	if i < 0 || st.rel.Status.Waves[i].StartedAt == nil {
+	if i < 0 {
 		return false
 	}
-	waited := a.now().Sub(st.rel.Status.Waves[i].StartedAt.Time)
+	began := st.rel.Status.Waves[i].StartedAt
+	if in.Final { // that is when the last wave began
+		began = nil
+		for _, blocker := range st.rel.Status.Waves[i].BlockedBy {
+			if began == nil || blocker.Since.Before(began) {
+				began = &blocker.Since
+			}
+		}
+	}
+	if began == nil {
+		return false
+	}
+	waited := a.now().Sub(began.Time)
 	stuck := waited >= a.stuckAfter
 	if stuck && !release.IsStuck(st.rel.Status.Conditions) {
-		a.event(ctx, st.rel, in.Sync, "Warning", release.Stuck, "wave %d has waited for %s: %s", in.Blocks, waited.Round(time.Second), message)
+		a.event(ctx, st.rel, in.Sync, "Warning", release.Stuck, "after %s %s", waited.Round(time.Second), message)
 	}
 	return stuck
 }
 
+// waiting is what status says of a gate that waits.
+type waiting struct {
+	message  string
+	blockers []v1alpha1.Blocker
+	total    int
+	// health: it waits for health, and not for time or for a person.
+	health bool
+	// approval that is waited for.
+	approval *v1alpha1.ApprovalStatus
+}
+
 // showWaiting writes the gate to status. A blocker keeps the time since when it blocks. A wait for health may be stuck;
 // one for time or for a person is not.
-func (a *Activities) showWaiting(ctx context.Context, st *step, in WaveInput, message string, blockers []v1alpha1.Blocker, total int, health bool) error {
+func (a *Activities) showWaiting(ctx context.Context, st *step, in WaveInput, w waiting) error {
 	now := a.timestamp()
-	stuck := health && a.stuck(ctx, st, in, message)
+	stuck := w.health && a.stuck(ctx, st, in, w.message)
 	_, err := a.writeStatus(ctx, st.rel, in.Sync, func(status *v1alpha1.ReleaseStatus) {
 		showWaves(status, st.plan, in.Blocks)
-		setWave(status, in.Blocks, func(wave *v1alpha1.WaveStatus) {
-			wave.Phase = v1alpha1.WaveWaiting
+		setGate(status, in, func(wave *v1alpha1.WaveStatus) {
+			if !in.Final {
+				wave.Phase = v1alpha1.WaveWaiting
+			}
 			if wave.StartedAt == nil {
 				wave.StartedAt = now
 			}
-			wave.BlockedBy, wave.BlockedByTotal = since(wave.BlockedBy, blockers, *now), int32(total)
+			wave.BlockedBy, wave.BlockedByTotal = since(wave.BlockedBy, w.blockers, *now), int32(w.total)
+			if w.approval != nil {
+				*release.ApprovalAt(wave, in.Final) = w.approval
+			}
 		})
 		status.Conditions = release.Conditions(status.Conditions, release.Outcome{
-			Reason: release.WaitingForWave, Generation: in.Sync.Generation, Stuck: stuck,
-			Message: fmt.Sprintf("wave %d waits for wave %d: %s", in.Blocks, in.Wave, message),
+			Reason: release.WaitingForWave, Generation: in.Sync.Generation, Stuck: stuck, Message: w.message,
 		}, a.now())
 	})
 	return err
+}
+
+// setGate changes the status of the wave where a gate is shown. A render without objects has no wave: one of number 0
+// stands for the end that the final gate is about.
+func setGate(status *v1alpha1.ReleaseStatus, in WaveInput, change func(*v1alpha1.WaveStatus)) {
+	if in.Final && len(status.Waves) == 0 {
+		status.Waves = []v1alpha1.WaveStatus{{Wave: in.Blocks, Phase: v1alpha1.WaveApplied}}
+	}
+	setWave(status, in.Blocks, change)
 }
 
 func since(before, blockers []v1alpha1.Blocker, now metav1.Time) []v1alpha1.Blocker {

@@ -57,10 +57,12 @@ type Prepared struct {
 	// Unsure: an attempt before this one may have left a request in flight (D16).
 	Unsure bool `json:"unsure,omitempty"`
 	// Waves in the order of application.
-	Waves    []PlannedWave        `json:"waves,omitempty"`
-	Prune    v1alpha1.PrunePolicy `json:"prune,omitzero"`
-	PreSync  []PlannedHook        `json:"preSync,omitempty"`
-	PostSync []PlannedHook        `json:"postSync,omitempty"`
+	Waves []PlannedWave `json:"waves,omitempty"`
+	// FinalGate stands behind the last wave; nil when there is none.
+	FinalGate *PlannedWave         `json:"finalGate,omitempty"`
+	Prune     v1alpha1.PrunePolicy `json:"prune,omitzero"`
+	PreSync   []PlannedHook        `json:"preSync,omitempty"`
+	PostSync  []PlannedHook        `json:"postSync,omitempty"`
 	// HasStore: the worker has a render store.
 	HasStore bool `json:"hasStore,omitempty"`
 }
@@ -69,13 +71,31 @@ type Prepared struct {
 type PlannedWave struct {
 	Number  int32 `json:"wave"`
 	Objects int   `json:"objects"`
-	// Strategy is Ready, Delay or empty.
+	// Strategy is Ready, Delay, Expression or empty.
 	Strategy v1alpha1.HealthStrategy `json:"strategy,omitempty"`
 	// After is the number of the wave before, that the strategy is about.
 	After   int32         `json:"after,omitempty"`
 	Delay   time.Duration `json:"delay,omitempty"`
 	Timeout time.Duration `json:"timeout,omitempty"`
+	// Current and Failed are the expressions of the strategy Expression.
+	Current string `json:"current,omitempty"`
+	Failed  string `json:"failed,omitempty"`
+	// Approval is the person's word that is waited for once the strategy is satisfied; nil when none is.
+	Approval *PlannedApproval `json:"approval,omitempty"`
+	// Final: it is no wave but the gate behind the last one, whose number it has.
+	Final bool `json:"final,omitempty"`
 }
+
+// PlannedApproval is an approval that a gate waits for.
+type PlannedApproval struct {
+	// Expires ends the wait; 0: it goes on.
+	Expires time.Duration `json:"expires,omitempty"`
+	// Held is the approval that was given for this render in an earlier sync of the same Release: nobody is asked again.
+	Held *v1alpha1.ApprovalStatus `json:"held,omitempty"`
+}
+
+// Name names the gate in a sentence.
+func (w PlannedWave) Name() string { return release.GateName(w.Number, w.Final) }
 
 // PlannedHook is one hook that is to run in this sync.
 type PlannedHook struct {
@@ -131,7 +151,15 @@ type WaveInput struct {
 	Wave int32   `json:"wave"`
 	// Blocks is the wave that waits for this one (AwaitWave).
 	Blocks int32 `json:"blocks,omitempty"`
+	// Final: it is the final gate that waits, and Blocks is the last wave, where status shows it.
+	Final bool `json:"final,omitempty"`
+	// Current and Failed are the expressions that judge the wave, where it is not kstatus.
+	Current string `json:"current,omitempty"`
+	Failed  string `json:"failed,omitempty"`
 }
+
+// gate names what waits.
+func (w WaveInput) gate() string { return release.GateName(w.Blocks, w.Final) }
 
 // ApplyWaveResult says what was applied.
 type ApplyWaveResult struct {
@@ -192,6 +220,8 @@ type Outcome struct {
 	Exact       bool  `json:"exact,omitempty"`
 	Orphaned    Named `json:"orphaned,omitzero"`
 	Terminating Named `json:"terminating,omitzero"`
+	// Rejected: a person rejected the render, so the loop leaves it alone.
+	Rejected bool `json:"rejected,omitempty"`
 	// FailedWave is the wave that failed or was left, nil when none was.
 	FailedWave *int32 `json:"failedWave,omitempty"`
 	// Loop is what the loop of the Release wants recorded; nil for a sync that it did not start.

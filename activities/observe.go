@@ -49,6 +49,8 @@ type observer struct {
 	in   ObserveInput
 	rel  *v1alpha1.Release
 	seen Observation
+	// rejected: nothing is done because a person rejected the render.
+	rejected bool
 	// held are the entries of status.terminating that were looked at, and what is left of them (D18).
 	held, left []string
 }
@@ -139,6 +141,7 @@ func (o *observer) decide(ctx context.Context) error {
 		return err
 	}
 	o.seen.Action, o.seen.Cause, o.seen.Digest = decision.Action, decision.Cause, decision.Digest
+	o.rejected = decision.Rejected && decision.Action == release.ActNothing
 	if decision.RenderError != nil {
 		o.seen.Cause += ": " + shorten(decision.RenderError.Error())
 	}
@@ -345,6 +348,9 @@ func (o *observer) mutate(status *v1alpha1.ReleaseStatus) {
 	switch o.seen.Action {
 	case release.ActNothing:
 		o.forgetGone(status)
+		if o.rejected {
+			idle.Reason, idle.Message = release.Denied, o.seen.Cause+"; "+release.LiftRejection(o.rel.Namespace, o.rel.Name)
+		}
 	case release.ActOutOfSync:
 		idle.Reason, idle.Message = release.OutOfSync, o.outOfSync()
 	case release.ActSuspended:

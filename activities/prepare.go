@@ -68,6 +68,9 @@ func (p *preparation) run(ctx context.Context, _ *lease) (Prepared, error) {
 	if renderErr != nil {
 		return Prepared{}, asRenderFailure(renderErr)
 	}
+	if err := checkGates(p.rel.Spec.SyncPolicy); err != nil {
+		return Prepared{}, err
+	}
 	st, err := p.locate(ctx, p.rel, render)
 	if err != nil {
 		return Prepared{}, err
@@ -250,6 +253,7 @@ func (p *preparation) begin(status *v1alpha1.ReleaseStatus) {
 		Number: p.ref.Fence, WorkflowID: p.info.WorkflowExecution.ID, RunID: p.info.WorkflowExecution.RunID,
 	}
 	status.ObservedGeneration = p.rel.Generation
+	kept := release.KeepApprovals(*status, p.ref.Digest, p.rel.Generation)
 	status.Conditions = release.Conditions(status.Conditions, release.Outcome{
 		Reason: release.Progressing, Generation: p.rel.Generation, Message: p.doing(),
 		NewRender: !p.deletion && release.IsNewRender(*status, p.ref.Digest),
@@ -263,7 +267,7 @@ func (p *preparation) begin(status *v1alpha1.ReleaseStatus) {
 		Force: p.in.Force, RequestedBy: p.in.RequestedBy,
 		WorkflowID: p.info.WorkflowExecution.ID, RunID: p.info.WorkflowExecution.RunID,
 	}
-	status.Waves, status.WavesTotal = nil, 0
+	status.Waves, status.WavesTotal = kept, int32(len(kept))
 }
 
 // doing says what begins.
@@ -402,15 +406,13 @@ func (p *preparation) prepared(st *step) Prepared {
 	for _, wave := range st.plan.Waves {
 		planned := PlannedWave{Number: wave.Number, Objects: wave.Count}
 		if gate, gated := release.GateFor(wave.Number, spec.SyncPolicy.Waves, st.plan.Waves); gated {
-			planned.Strategy, planned.After = gate.Health.Strategy, gate.Before.Number
-			if gate.Health.Seconds != nil {
-				planned.Delay = time.Duration(*gate.Health.Seconds) * time.Second
-			}
-			if gate.Health.Timeout != nil {
-				planned.Timeout = gate.Health.Timeout.Duration
-			}
+			p.planGate(&planned, gate)
 		}
 		out.Waves = append(out.Waves, planned)
+	}
+	if gate, gated := release.FinalGateFor(spec.SyncPolicy.FinalGate, st.plan.Waves); gated {
+		out.FinalGate = &PlannedWave{Number: gate.Before.Number, Final: true}
+		p.planGate(out.FinalGate, gate)
 	}
 	return out
 }

@@ -126,8 +126,13 @@ func (a *Activities) finish(status *v1alpha1.ReleaseStatus, rel *v1alpha1.Releas
 	doing, failures := a.schedule(status, rel, in)
 	status.Conditions = release.Conditions(status.Conditions, release.Outcome{
 		Reason: reason, Message: in.Message, Generation: in.Sync.Generation, Doing: doing,
-		RetryDue: reason == release.Superseded || in.Sync.Unreachable, Stuck: failures >= release.StuckFailures,
+		RetryDue: reason == release.Superseded && !in.Rejected || in.Sync.Unreachable, Stuck: failures >= release.StuckFailures,
 	}, a.now())
+	if in.Rejected {
+		status.Conditions = release.Rest(status.Conditions, release.Idle{
+			Reason: release.Denied, Message: in.Message + "; " + release.LiftRejection(rel.Namespace, rel.Name), Generation: in.Sync.Generation,
+		}, a.now())
+	}
 	status.Fence.Acknowledged = true
 	attempt := status.LastAttempted
 	if attempt == nil {
@@ -178,6 +183,8 @@ func leaveWaves(status *v1alpha1.ReleaseStatus, reason release.Reason, now *meta
 	for i := range status.Waves {
 		wave := &status.Waves[i]
 		switch {
+		case wave.Phase == v1alpha1.WaveApplied && reason == release.Superseded: // the final gate stood there
+			wave.BlockedBy, wave.BlockedByTotal = nil, 0
 		case wave.Phase != v1alpha1.WaveWaiting && wave.Phase != v1alpha1.WaveApplying:
 		case reason == release.Superseded:
 			wave.Phase, wave.BlockedBy, wave.BlockedByTotal = v1alpha1.WavePending, nil, 0

@@ -45,6 +45,8 @@ type world struct {
 	live   map[release.ObjectRef]*release.Live
 	dryRun map[string]*release.Failure
 	health release.Health
+	// looked is what Inspect shows of an object, by name; one that it lacks is absent.
+	looked map[string]map[string]any
 	// deletion is what deletes are answered, one after the other; without one the object is gone.
 	deletion []release.Deletion
 	// running and closedAt are what Temporal says about every other run, unless it is out of reach.
@@ -429,6 +431,18 @@ func (w *world) Health(_ context.Context, refs []release.ObjectRef) (release.Hea
 		_ = w.call("health %s", ref.Name)
 	}
 	return w.health, nil
+}
+
+func (w *world) Inspect(_ context.Context, refs []release.ObjectRef) ([]release.Looked, error) {
+	looked := make([]release.Looked, len(refs))
+	for i, ref := range refs {
+		_ = w.call("inspect %s", ref.Name)
+		looked[i] = release.Looked{Ref: ref, Content: w.looked[ref.Name]}
+		if looked[i].Content == nil {
+			looked[i].Unsettled = "not found"
+		}
+	}
+	return looked, nil
 }
 
 var errNoJobs = errors.New("this world has no Jobs")

@@ -33,6 +33,14 @@ type sync struct {
 	// same once the sync ends for it (D23).
 	superseding         workflow.ReceiveChannel
 	order, supersededBy string
+	// gates are the approvals of the plan, atGate the one whose gate the sync is at; vetoed wakes a wait there once it is
+	// rejected, and rejection says who did when the sync ends for it.
+	gates     []*approval
+	atGate    *approval
+	vetoed    workflow.Channel
+	rejection string
+	// closed: the sync ends, and no approval counts any more.
+	closed bool
 }
 
 // SyncStatus is the answer to the query "status" (SPEC 4).
@@ -42,6 +50,8 @@ type SyncStatus struct {
 	Waves  []WaveStatus `json:"waves,omitempty"`
 	// WaitingFor says what a waiting sync waits for.
 	WaitingFor string `json:"waitingFor,omitempty"`
+	// Approvals are those that the plan asks for, in their order.
+	Approvals []GateStatus `json:"approvals,omitempty"`
 }
 
 // WaveStatus is one wave in SyncStatus.
@@ -51,20 +61,24 @@ type WaveStatus struct {
 	Phase   v1alpha1.WavePhase `json:"phase"`
 }
 
-// begin registers the query before anything blocks.
+// begin registers the query and the updates before anything blocks.
 func (w *Workflows) begin(ctx workflow.Context, in SyncInput) (*sync, error) {
-	s := &sync{in: in, heartbeat: w.HeartbeatTimeout, superseding: openSupersede(ctx)}
+	s := &sync{in: in, heartbeat: w.HeartbeatTimeout, superseding: openSupersede(ctx), vetoed: workflow.NewBufferedChannel(ctx, 1)}
 	s.outcome.Loop = in.Loop
 	if parent := workflow.GetInfo(ctx).ParentWorkflowExecution; parent != nil {
 		s.outcome.ParentRunID = parent.RunID
 	}
-	err := workflow.SetQueryHandlerWithOptions(ctx, "status", func() (SyncStatus, error) { return s.status, nil },
+	err := workflow.SetQueryHandlerWithOptions(ctx, "status", func() (SyncStatus, error) { return s.shown(), nil },
 		workflow.QueryHandlerOptions{Description: "step, waves, and what the sync waits for"})
-	return s, err
+	if err != nil {
+		return s, err
+	}
+	return s, s.handleApprovals(ctx)
 }
 
 // end turns the end of the steps into the end of the workflow, and records it.
 func (s *sync) end(ctx workflow.Context, err error) (SyncResult, error) {
+	s.closed = true
 	if err == nil {
 		s.enter("done")
 		s.result.Unsure = s.unsure
@@ -72,9 +86,9 @@ func (s *sync) end(ctx workflow.Context, err error) (SyncResult, error) {
 	}
 	reason := reasonOf(err)
 	message := messageOf(err)
-	cancelled := ctx.Err() != nil || s.supersededBy != ""
+	cancelled := ctx.Err() != nil || s.supersededBy != "" || s.rejection != ""
 	if cancelled {
-		s.outcome.FailedWave = nil
+		s.outcome.FailedWave, s.outcome.Rejected = nil, s.rejection != ""
 		reason, message = string(release.Superseded), s.whyCancelled()
 	}
 	recorded := false
@@ -96,6 +110,9 @@ func (s *sync) end(ctx workflow.Context, err error) (SyncResult, error) {
 }
 
 func (s *sync) whyCancelled() string {
+	if s.rejection != "" {
+		return s.rejection
+	}
 	if s.supersededBy != "" {
 		return fmt.Sprintf("superseded by %s while it was at: %s", s.supersededBy, s.status.Step)
 	}
@@ -106,17 +123,39 @@ func (s *sync) writeRecord(ctx workflow.Context) error {
 	return callOnly(ctx, s.option("record: "+s.outcome.Reason, "record", time.Minute), act.RecordSync, s.outcome)
 }
 
-// gate waits until a wave may begin (S17, D23, D24). It holds no worker: the waiting is a timer, or an activity that
-// looks and gives its slot back.
+// gate waits until a wave may begin (S17, D23, D24): for the health of the wave before, and then for a person. It holds
+// no worker: the waiting is a timer, an update, or an activity that looks and gives its slot back.
 func (s *sync) gate(ctx workflow.Context, wave activities.PlannedWave) error {
-	in := activities.WaveInput{Sync: s.plan.Sync, Wave: wave.After, Blocks: wave.Number}
+	in := activities.WaveInput{
+		Sync: s.plan.Sync, Wave: wave.After, Blocks: wave.Number, Final: wave.Final, Current: wave.Current, Failed: wave.Failed,
+	}
+	s.atGate = s.approvalAt(wave)
+	defer func() { s.atGate = nil }()
+	if !s.atGate.rejected() {
+		if err := s.health(ctx, wave, in); err != nil && !errors.Is(err, errVetoed) {
+			return err
+		}
+	}
+	return s.approval(ctx, wave, in)
+}
+
+// health waits for the wave before.
+func (s *sync) health(ctx workflow.Context, wave activities.PlannedWave, in activities.WaveInput) error {
 	switch wave.Strategy {
 	case v1alpha1.HealthDelay:
 		return s.delay(ctx, wave, in)
-	case v1alpha1.HealthReady:
+	case v1alpha1.HealthReady, v1alpha1.HealthExpression:
 		return s.awaitHealth(ctx, wave, in)
 	}
 	return nil
+}
+
+// gateID names a gate in the ids of its activities.
+func gateID(wave activities.PlannedWave) string {
+	if wave.Final {
+		return "final-gate"
+	}
+	return fmt.Sprintf("wave-%d", wave.Number)
 }
 
 // delay waits a number of seconds after the wave before was applied.
@@ -126,22 +165,22 @@ func (s *sync) delay(ctx workflow.Context, wave activities.PlannedWave, in activ
 	if left <= 0 {
 		return nil
 	}
-	s.wait(fmt.Sprintf("wave %d waits %s after wave %d", wave.Number, wave.Delay, wave.After))
-	err := callOnly(ctx, s.option(fmt.Sprintf("wave %d: announce the delay", wave.Number), fmt.Sprintf("delay-wave-%d", wave.Number), time.Minute),
+	s.wait(fmt.Sprintf("%s waits %s after wave %d", wave.Name(), wave.Delay, wave.After))
+	err := callOnly(ctx, s.option(wave.Name()+": announce the delay", "delay-"+gateID(wave), time.Minute),
 		act.AnnounceDelay, activities.DelayInput{WaveInput: in, Until: until})
 	if err != nil {
 		return err
 	}
 	if wave.Timeout > 0 && wave.Timeout < left {
-		if err := s.sleep(ctx, wave.Timeout, fmt.Sprintf("wave %d: timeout of the wait", wave.Number)); err != nil {
+		if err := s.sleep(ctx, wave.Timeout, wave.Name()+": timeout of the wait"); err != nil {
 			return err
 		}
 		return timedOut(wave)
 	}
-	return s.sleep(ctx, until.Sub(workflow.Now(ctx)), fmt.Sprintf("wave %d: wait %s after wave %d", wave.Number, wave.Delay, wave.After))
+	return s.sleep(ctx, until.Sub(workflow.Now(ctx)), fmt.Sprintf("%s: wait %s after wave %d", wave.Name(), wave.Delay, wave.After))
 }
 
-// sleep waits, unless the sync is superseded (D23).
+// sleep waits, unless the sync is superseded (D23) or rejected.
 func (s *sync) sleep(ctx workflow.Context, d time.Duration, summary string) error {
 	timing, stop := workflow.WithCancel(ctx)
 	defer stop()
@@ -152,13 +191,17 @@ func (s *sync) sleep(ctx workflow.Context, d time.Duration, summary string) erro
 	var err error
 	selector := workflow.NewSelector(ctx)
 	selector.AddReceive(s.superseding, func(workflow.ReceiveChannel, bool) { s.hearOrder(); err = s.giveWay() })
+	selector.AddReceive(s.vetoed, func(c workflow.ReceiveChannel, _ bool) { c.ReceiveAsync(nil); err = errVetoed })
 	selector.AddFuture(timer, func(f workflow.Future) { err = f.Get(ctx, nil) })
 	selector.Select(ctx)
 	return err
 }
 
-// errSuperseded ends a sync at its wait.
-var errSuperseded = errors.New("superseded")
+// errSuperseded ends a sync at its wait; errVetoed ends a wait for health or time whose gate was rejected meanwhile.
+var (
+	errSuperseded = errors.New("superseded")
+	errVetoed     = errors.New("rejected")
+)
 
 func openSupersede(ctx workflow.Context) workflow.ReceiveChannel {
 	return workflow.GetSignalChannelWithOptions(ctx, SignalSupersede, workflow.SignalChannelOptions{
@@ -186,11 +229,11 @@ func (s *sync) giveWay() error {
 // awaitHealth polls until the wave before is healthy. Its timeout is a timer of the workflow, so the wait survives
 // everything and costs nothing.
 func (s *sync) awaitHealth(ctx workflow.Context, wave activities.PlannedWave, in activities.WaveInput) error {
-	summary := fmt.Sprintf("wave %d: wait for wave %d to be healthy", wave.Number, wave.After)
+	summary := fmt.Sprintf("%s: wait for wave %d to be healthy", wave.Name(), wave.After)
 	s.wait(summary)
 	looking, stop := workflow.WithCancel(ctx)
 	defer stop()
-	options := s.option(summary, fmt.Sprintf("await-wave-%d", wave.Number), time.Minute)
+	options := s.option(summary, "await-"+gateID(wave), time.Minute)
 	options.ScheduleToCloseTimeout = 0
 	look := workflow.ExecuteActivity(workflow.WithActivityOptions(looking, options), act.AwaitWave, in)
 	end, err := s.firstOf(ctx, look, wave.Timeout, summary)
@@ -201,8 +244,11 @@ func (s *sync) awaitHealth(ctx workflow.Context, wave activities.PlannedWave, in
 	if look.Get(ctx, nil) == nil { // it was healthy after all
 		return nil
 	}
-	if end == superseded {
+	switch end {
+	case superseded:
 		return s.giveWay()
+	case rejected:
+		return errVetoed
 	}
 	return timedOut(wave)
 }
@@ -214,6 +260,7 @@ const (
 	ended waitEnd = iota
 	late
 	superseded
+	rejected
 )
 
 // firstLook is how long the first look at a wave may take. Until then a sync does not count as waiting: one that is
@@ -254,6 +301,7 @@ func (s *sync) firstOf(ctx workflow.Context, look workflow.Future, timeout time.
 	}
 	giveWay(nil, false)
 	selector.AddReceive(s.superseding, giveWay)
+	selector.AddReceive(s.vetoed, func(c workflow.ReceiveChannel, _ bool) { c.ReceiveAsync(nil); decide(rejected) })
 	for !decided {
 		selector.Select(ctx)
 	}
@@ -262,7 +310,7 @@ func (s *sync) firstOf(ctx workflow.Context, look workflow.Future, timeout time.
 
 func timedOut(wave activities.PlannedWave) error {
 	return temporal.NewNonRetryableApplicationError(
-		fmt.Sprintf("wave %d waited for wave %d longer than its timeout of %s; status.waves says for what", wave.Number, wave.After, wave.Timeout),
+		fmt.Sprintf("%s waited for wave %d longer than its timeout of %s; status.waves says for what", wave.Name(), wave.After, wave.Timeout),
 		string(release.WaveTimeout), nil)
 }
 

@@ -79,6 +79,9 @@ func (s *sync) steps(ctx workflow.Context) error {
 	if err := s.apply(ctx); err != nil { // 4
 		return err
 	}
+	if err := s.finalGate(ctx); err != nil {
+		return err
+	}
 	if err := s.prune(ctx); err != nil { // 5
 		return err
 	}
@@ -103,6 +106,7 @@ func (s *sync) prepare(ctx workflow.Context) error {
 	s.plan, s.outcome.Sync, s.unsure = plan, plan.Sync, plan.Unsure
 	s.result.Digest, s.result.Revision, s.result.Objects = plan.Sync.Digest, plan.Sync.Revision, plan.Objects
 	s.planWaves()
+	s.planApprovals()
 	return nil
 }
 
@@ -174,6 +178,20 @@ func (s *sync) apply(ctx workflow.Context) error {
 		s.enterWave(i, v1alpha1.WaveApplied)
 	}
 	return nil
+}
+
+// finalGate waits behind the last wave, where the Release asks for it: for the health of that wave, and for a person.
+func (s *sync) finalGate(ctx workflow.Context) error {
+	gate := s.plan.FinalGate
+	if gate == nil {
+		return nil
+	}
+	s.enter("final gate")
+	if err := s.gate(ctx, *gate); err != nil {
+		return err
+	}
+	return callOnly(ctx, s.option("leave the final gate", "leave-final-gate", time.Minute), act.LeaveGate,
+		activities.WaveInput{Sync: s.plan.Sync, Wave: gate.After, Blocks: gate.Number, Final: true})
 }
 
 // prune deletes what the render no longer holds (S24), once every wave is applied (S23), if the Release asks for it

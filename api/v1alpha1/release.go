@@ -205,6 +205,11 @@ type SyncPolicy struct {
 	// +kubebuilder:validation:MaxItems=200
 	// +optional
 	Waves []WavePolicy `json:"waves,omitempty"`
+
+	// FinalGate is what a sync waits for once its last wave is applied and before it prunes. Without it it goes on at
+	// once.
+	// +optional
+	FinalGate *FinalGate `json:"finalGate,omitempty"`
 }
 
 // RetryPolicy is the backoff between syncs that failed.
@@ -249,49 +254,6 @@ type PrunePolicy struct {
 	// +kubebuilder:default=Background
 	// +optional
 	PropagationPolicy metav1.DeletionPropagation `json:"propagationPolicy,omitempty"`
-}
-
-// WavePolicy says what a wave waits for before it begins.
-type WavePolicy struct {
-	// Wave is the number of the wave: the value of the annotation convoy.dev/sync-wave of its objects.
-	Wave int32 `json:"wave"`
-
-	// Health is what the next lower wave that has objects must show before this one begins.
-	// +optional
-	Health *WaveHealth `json:"health,omitempty"`
-}
-
-// HealthStrategy is how a wave judges the wave before it.
-//
-// +kubebuilder:validation:Enum=Ready;Delay
-type HealthStrategy string
-
-// The health strategies (D24).
-const (
-	// HealthReady waits until every object of the wave before is Current by the rules of kstatus; a Failed one ends
-	// the sync at once.
-	HealthReady HealthStrategy = "Ready"
-	// HealthDelay waits a number of seconds after the wave before was applied.
-	HealthDelay HealthStrategy = "Delay"
-)
-
-// WaveHealth is the gate in front of a wave.
-//
-// +kubebuilder:validation:XValidation:rule="(self.strategy == 'Delay') == has(self.seconds)",message="seconds belongs to the strategy Delay: set it there and only there"
-type WaveHealth struct {
-	// Strategy is Ready (every object of the wave before is Current by the rules of kstatus) or Delay (a number of
-	// seconds has passed since it was applied).
-	Strategy HealthStrategy `json:"strategy"`
-
-	// Timeout ends the wait with reason WaveTimeout. Without it the wave waits on, for days if need be.
-	// +optional
-	Timeout *metav1.Duration `json:"timeout,omitempty"`
-
-	// Seconds to wait with the strategy Delay.
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=2592000
-	// +optional
-	Seconds *int32 `json:"seconds,omitempty"`
 }
 
 // Hooks are the lifecycle hooks of a Release.

@@ -214,6 +214,43 @@ type WaveStatus struct {
 	// BlockedByTotal is the number of such objects.
 	// +optional
 	BlockedByTotal int32 `json:"blockedByTotal,omitempty"`
+	// Approval is the approval in front of it, once it was asked for or given.
+	// +optional
+	Approval *ApprovalStatus `json:"approval,omitempty"`
+	// FinalApproval is the approval of the final gate, on the last wave.
+	// +optional
+	FinalApproval *ApprovalStatus `json:"finalApproval,omitempty"`
+}
+
+// ApprovalDecision is what became of an approval. It travels in workflow histories: never rename one.
+type ApprovalDecision string
+
+// The decisions.
+const (
+	Approved ApprovalDecision = "Approved"
+	Rejected ApprovalDecision = "Rejected"
+	Expired  ApprovalDecision = "Expired"
+)
+
+// ApprovalStatus is an approval that is waited for, or what became of it.
+type ApprovalStatus struct {
+	// Decision is Approved, Rejected or Expired; empty while it is waited for.
+	// +optional
+	Decision ApprovalDecision `json:"decision,omitempty"`
+	// By is who decided.
+	// +optional
+	By string `json:"by,omitempty"`
+	// Reason is why, in that person's words.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// At is when it was decided.
+	// +optional
+	At *metav1.Time `json:"at,omitempty"`
+	// Digest of the render that it is about.
+	Digest string `json:"digest"`
+	// ExpiresAt is until when it is waited for.
+	// +optional
+	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 }
 
 // Blocker is an object that a wave waits for.

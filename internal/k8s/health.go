@@ -49,7 +49,7 @@ type Blocker struct {
 //
 // Fails with a *release.Failure of class Accident or Verdict (RBAC), or with the guard's or the context's error.
 func (s *Session) Health(ctx context.Context, refs []release.ObjectRef) (HealthReport, error) {
-	found, err := s.look(ctx, refs)
+	found, err := s.look(ctx, refs, acceptFor)
 	if err != nil {
 		return HealthReport{}, err
 	}
@@ -121,11 +121,14 @@ type place struct {
 	namespace string
 }
 
+// accept chooses in which form an object is asked for: whole, or its metadata only.
+type accept func(ref release.ObjectRef, list bool) string
+
 // look reads the objects; absent ones are missing from the result.
-func (s *Session) look(ctx context.Context, refs []release.ObjectRef) (objects, error) {
+func (s *Session) look(ctx context.Context, refs []release.ObjectRef, as accept) (objects, error) {
 	found := objects{}
 	var mu sync.Mutex
-	looks := s.looks(refs)
+	looks := s.looks(refs, as)
 	err := inFlight(ctx, looksAtOnce, len(looks), func(ctx context.Context, i int) error {
 		objects, err := looks[i](ctx)
 		mu.Lock()
@@ -172,7 +175,7 @@ func inFlight(ctx context.Context, limit, count int, do func(ctx context.Context
 type objects = map[release.ObjectRef]*unstructured.Unstructured
 
 // looks are the requests that show all refs: a LIST where more than listAbove share kind and namespace, else a GET.
-func (s *Session) looks(refs []release.ObjectRef) []func(context.Context) (objects, error) {
+func (s *Session) looks(refs []release.ObjectRef, as accept) []func(context.Context) (objects, error) {
 	shared := map[place]int{}
 	for _, ref := range refs {
 		shared[place{ref.GroupKind(), ref.Namespace}]++
@@ -183,10 +186,10 @@ func (s *Session) looks(refs []release.ObjectRef) []func(context.Context) (objec
 		at := place{ref.GroupKind(), ref.Namespace}
 		switch {
 		case shared[at] <= listAbove:
-			looks = append(looks, func(ctx context.Context) (objects, error) { return s.lookAt(ctx, ref) })
+			looks = append(looks, func(ctx context.Context) (objects, error) { return s.lookAt(ctx, ref, as) })
 		case !listed[at]:
 			listed[at] = true
-			looks = append(looks, func(ctx context.Context) (objects, error) { return s.lookThrough(ctx, ref) })
+			looks = append(looks, func(ctx context.Context) (objects, error) { return s.lookThrough(ctx, ref, as) })
 		}
 	}
 	return looks
@@ -204,10 +207,18 @@ func acceptFor(ref release.ObjectRef, list bool) string {
 	return acceptJSON
 }
 
-func (s *Session) lookAt(ctx context.Context, ref release.ObjectRef) (objects, error) {
+// acceptWhole is acceptFor where the contents of a ConfigMap count. Those of a Secret never do (D10).
+func acceptWhole(ref release.ObjectRef, list bool) string {
+	if ref.Group == "" && ref.Kind == "ConfigMap" {
+		return acceptJSON
+	}
+	return acceptFor(ref, list)
+}
+
+func (s *Session) lookAt(ctx context.Context, ref release.ObjectRef, as accept) (objects, error) {
 	var reply answer
 	err := s.retry(ctx, nil, func(ctx context.Context) (err error) {
-		reply, err = s.get(ctx, ref, acceptFor(ref, false))
+		reply, err = s.get(ctx, ref, as(ref, false))
 		if err != nil {
 			return absentOr(ref, err)
 		}
@@ -235,7 +246,7 @@ func withKind(ref release.ObjectRef, content map[string]any) *unstructured.Unstr
 }
 
 // lookThrough lists the kind of sample in its namespace, page by page.
-func (s *Session) lookThrough(ctx context.Context, sample release.ObjectRef) (objects, error) {
+func (s *Session) lookThrough(ctx context.Context, sample release.ObjectRef, as accept) (objects, error) {
 	found := objects{}
 	collection := sample
 	collection.Name = ""
@@ -245,7 +256,7 @@ func (s *Session) lookThrough(ctx context.Context, sample release.ObjectRef) (ob
 		err := s.retry(ctx, nil, func(ctx context.Context) (err error) {
 			reply, err = s.atKind(ctx, collection, func(path string) (answer, error) {
 				return s.request(ctx, collection, nil, request{
-					method: http.MethodGet, path: path, query: query, accept: acceptFor(sample, true),
+					method: http.MethodGet, path: path, query: query, accept: as(sample, true),
 				})
 			})
 			if err != nil {

@@ -168,15 +168,17 @@ const Stuck = "Stuck"
 const StuckFailures = 5
 
 // The reasons of conditions while no sync runs: of Ready, that the source or the cluster differ from what is applied and
-// nobody asked for a sync (S4), and of Reconciling, that spec.suspend is set. They are no reasons of Applied.
+// nobody asked for a sync (S4), and of Reconciling, that spec.suspend is set, or that a person rejected the render. They
+// are no reasons of Applied.
 const (
 	OutOfSync = "OutOfSync"
 	Suspended = "Suspended"
+	Denied    = "Rejected"
 )
 
 // Idle is the state of a Release that is looked at and not synced.
 type Idle struct {
-	// Reason is OutOfSync, Suspended, or empty when all is well.
+	// Reason is OutOfSync, Suspended, Denied, or empty when all is well.
 	Reason, Message string
 	// Generation of the Release, and whether nothing is to be synced in it: then the conditions are about it too.
 	Generation int64
@@ -209,7 +211,7 @@ func Rest(previous []metav1.Condition, idle Idle, now time.Time) []metav1.Condit
 	switch {
 	case idle.Reason != "":
 		put(v1alpha1.ConditionReconciling, metav1.ConditionFalse, idle.Reason, idle.Message)
-	case reconciling != nil && (reconciling.Reason == Suspended || reconciling.Reason == OutOfSync):
+	case reconciling != nil && slices.Contains([]string{Suspended, OutOfSync, Denied}, reconciling.Reason):
 		put(v1alpha1.ConditionReconciling, metav1.ConditionFalse, "Idle", "")
 	}
 	return out

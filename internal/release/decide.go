@@ -74,6 +74,8 @@ type Decision struct {
 	RenderError error
 	// Drift, when that is the cause.
 	Drift []Drifted
+	// Rejected, with ActNothing: a person rejected the render, and that is the cause.
+	Rejected bool
 }
 
 // Incomparable is the error of a drift look whose target cluster does not answer. It is a reason to sync: the sync
@@ -107,6 +109,8 @@ func (f Facts) known() string {
 		return "the Release was changed"
 	case last.Result == v1alpha1.ResultRunning:
 		return "the sync before ended without a word"
+	case Veto(*f.Status) != "": // whether the render is another one now is seen at the source
+		return ""
 	case last.Result != v1alpha1.ResultSucceeded && f.Due:
 		return "the sync before ended as " + last.Reason
 	case f.Whole && f.Due:
@@ -128,10 +132,13 @@ func (f Facts) changed() bool {
 
 // compare looks at the source and then at the cluster.
 func compare(f Facts, look Look) (Decision, error) {
-	last := f.Status.LastAttempted
+	last, veto := f.Status.LastAttempted, Veto(*f.Status)
 	d := Decision{Action: ActSync}
 	if d.Digest, d.RenderError = look.Render(); d.RenderError != nil {
 		d.Cause = "the source gives no render"
+		if veto != "" && !errors.As(d.RenderError, new(*Problem)) { // out of reach, it has brought no other
+			return Decision{Action: ActNothing, Cause: veto, Rejected: true}, nil
+		}
 		if !f.Due && last != nil && last.Reason == string(RenderFailed) {
 			d.Action = ActNothing
 		}
@@ -139,6 +146,10 @@ func compare(f Facts, look Look) (Decision, error) {
 	}
 	if last == nil || d.Digest != last.Digest {
 		d.Cause = "a new render, " + ShortDigest(d.Digest)
+		return d, nil
+	}
+	if veto != "" {
+		d.Action, d.Cause, d.Rejected = ActNothing, veto, true
 		return d, nil
 	}
 	if last.Result != v1alpha1.ResultSucceeded { // it failed, and its time has not come

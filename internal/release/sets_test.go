@@ -88,10 +88,10 @@ func TestInventorySize(t *testing.T) {
 func TestGateFor(t *testing.T) {
 	waves := []Wave{{-1, 0, 1}, {2, 1, 1}, {9, 2, 3}}
 	ready := &v1alpha1.WaveHealth{Strategy: v1alpha1.HealthReady}
-	policies := []v1alpha1.WavePolicy{{Wave: -1, Health: ready}, {Wave: 3, Health: ready}, {Wave: 9, Health: ready}, {Wave: 2}}
+	policies := []v1alpha1.WavePolicy{{Wave: -1, Health: ready}, {Wave: 3, Health: ready}, {Wave: 9, Health: ready}, {Wave: 2, Approval: &v1alpha1.Approval{}}}
 	for wave, before := range map[int32]*int32{
 		-1: nil,           // the lowest wave: satisfied at once
-		2:  nil,           // a policy without health
+		2:  nil,           // a policy without health, whose approval is switched off
 		3:  nil,           // a wave without objects is no wave
 		9:  new(int32(2)), // the next lower wave that has objects
 	} {
@@ -100,9 +100,32 @@ func TestGateFor(t *testing.T) {
 		if ok {
 			require.Equal(t, *before, gate.Before.Number)
 			require.Equal(t, wave, gate.Wave.Number)
-			require.Equal(t, *ready, gate.Health)
+			require.Equal(t, ready, gate.Health)
 		}
 	}
+}
+
+// D24: a person is asked in front of the lowest wave too, and where there is no wave at all.
+func TestGateFor_an_approval_is_always_asked_for(t *testing.T) {
+	ready, person := &v1alpha1.WaveHealth{Strategy: v1alpha1.HealthReady}, &v1alpha1.Approval{Required: true}
+	waves := []Wave{{-1, 0, 1}, {2, 1, 1}}
+	gate, ok := GateFor(-1, []v1alpha1.WavePolicy{{Wave: -1, Health: ready, Approval: person}}, waves)
+	require.True(t, ok)
+	require.Equal(t, Gate{Wave: waves[0], Approval: person}, gate)
+
+	final := &v1alpha1.FinalGate{Health: ready, Approval: person}
+	gate, ok = FinalGateFor(final, waves)
+	require.True(t, ok)
+	require.Equal(t, Gate{Before: waves[1], Health: ready, Approval: person}, gate)
+	gate, ok = FinalGateFor(final, nil)
+	require.True(t, ok)
+	require.Equal(t, Gate{Approval: person}, gate)
+	for _, none := range []*v1alpha1.FinalGate{nil, {}, {Approval: &v1alpha1.Approval{}}} {
+		_, ok = FinalGateFor(none, waves)
+		require.False(t, ok)
+	}
+	_, ok = FinalGateFor(&v1alpha1.FinalGate{Health: ready}, nil)
+	require.False(t, ok)
 }
 
 // D35: at most 20 waves, the current one among them, with its neighbours.

@@ -31,3 +31,13 @@ type JobState struct {
 	Succeeded bool
 	Message   string
 }
+
+// Looked is an object as it is on the target cluster, for an expression to judge (D24).
+type Looked struct {
+	Ref ObjectRef
+	// Content is the whole object, metadata only for a Secret (D10); nil when it is absent.
+	Content map[string]any
+	// Unsettled says why its status is not about what this sync left: it is absent, being deleted, or its controller has
+	// not observed its generation. Empty when it is to be trusted.
+	Unsettled string
+}

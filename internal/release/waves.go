@@ -31,18 +31,44 @@ type Gate struct {
 	Wave Wave
 	// Before is the next lower wave that has objects: the one to be judged (D24).
 	Before Wave
-	Health v1alpha1.WaveHealth
+	// Health is nil where there is nothing to be judged, and Approval where nobody is asked.
+	Health   *v1alpha1.WaveHealth
+	Approval *v1alpha1.Approval
 }
 
-// GateFor finds the gate in front of a wave. There is none, and false, where no policy names the wave, and in front of
-// the lowest wave: its strategy is satisfied at once (D24).
+// GateFor finds the gate in front of a wave; false where there is none. The strategy of the lowest wave is satisfied at
+// once (D24); its approval is asked for.
 func GateFor(number int32, policies []v1alpha1.WavePolicy, waves []Wave) (Gate, bool) {
 	position := slices.IndexFunc(waves, func(w Wave) bool { return w.Number == number })
 	policy := slices.IndexFunc(policies, func(p v1alpha1.WavePolicy) bool { return p.Wave == number })
-	if position <= 0 || policy < 0 || policies[policy].Health == nil {
+	if position < 0 || policy < 0 {
 		return Gate{}, false
 	}
-	return Gate{Wave: waves[position], Before: waves[position-1], Health: *policies[policy].Health}, true
+	gate := Gate{Wave: waves[position], Approval: required(policies[policy].Approval)}
+	if position > 0 {
+		gate.Before, gate.Health = waves[position-1], policies[policy].Health
+	}
+	return gate, gate.Health != nil || gate.Approval != nil
+}
+
+// FinalGateFor finds the gate behind the last wave, in front of the prune. Its Wave is the zero Wave. A render without
+// objects has nothing to judge; a person is asked all the same.
+func FinalGateFor(policy *v1alpha1.FinalGate, waves []Wave) (Gate, bool) {
+	if policy == nil {
+		return Gate{}, false
+	}
+	gate := Gate{Approval: required(policy.Approval)}
+	if len(waves) > 0 {
+		gate.Before, gate.Health = waves[len(waves)-1], policy.Health
+	}
+	return gate, gate.Health != nil || gate.Approval != nil
+}
+
+func required(approval *v1alpha1.Approval) *v1alpha1.Approval {
+	if approval == nil || !approval.Required {
+		return nil
+	}
+	return approval
 }
 
 // MaxWaveStatus is how many waves status lists (D35).
