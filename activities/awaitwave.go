@@ -62,7 +62,20 @@ func (a *Activities) lookAtWave(ctx context.Context, in WaveInput, attempt int32
 	if err := a.showWaiting(ctx, st, in, waiting{message: message, blockers: blockers, total: len(health.Blockers), health: true}); err != nil {
 		return err
 	}
-	return &waitError{message: message, after: backoff(attempt)}
+	return &waitError{message: message + st.waitsSince(in, first.Ref.String(), a.now()), after: backoff(attempt)}
+}
+
+// waitsSince says since when an object blocks, for who reads the failure of the look in Temporal. Status has it beside
+// the message, which stays the same from look to look.
+func (s *step) waitsSince(in WaveInput, object string, now time.Time) string {
+	for _, wave := range s.rel.Status.Waves {
+		for _, blocker := range wave.BlockedBy {
+			if wave.Wave == in.Blocks && blocker.Object == object {
+				now = blocker.Since.Time
+			}
+		}
+	}
+	return ", since " + now.UTC().Format(time.RFC3339)
 }
 
 func (w WaveInput) cannotBegin() string {

@@ -20,7 +20,7 @@ func TestAwaitWave_D23_looks_once_and_gives_its_slot_back(t *testing.T) {
 		w.health.Blockers = append(w.health.Blockers, release.Unhealthy{Ref: cmRef(fmt.Sprint("c", i)), Message: "not yet"})
 	}
 	message := w.fails(w.a.AwaitWave, WaveInput{Sync: w.sync(), Wave: 0, Blocks: 1}, Waiting)
-	require.Equal(t, "wave 1 waits for wave 0: ConfigMap team-a/c0: not yet (and 24 more)", message)
+	require.Equal(t, "wave 1 waits for wave 0: ConfigMap team-a/c0: not yet (and 24 more), since 2026-01-01T12:00:00Z", message)
 	require.Equal(t, "health a, status", strings.Join(w.calls, ", "))
 	wave := w.rel.Status.Waves[1]
 	require.Equal(t, v1alpha1.WaveWaiting, wave.Phase)

@@ -101,6 +101,8 @@ type LoopRef struct {
 	Retry bool `json:"retry,omitempty"`
 	// Cause of the sync, for people.
 	Cause string `json:"cause,omitempty"`
+	// Searchable: Temporal knows convoy's search attributes, as far as the loop knows.
+	Searchable bool `json:"searchable,omitempty"`
 }
 
 // FinishInput is what FinishDeletion needs, and what it tells.

@@ -65,6 +65,10 @@ type Prepared struct {
 	PostSync  []PlannedHook        `json:"postSync,omitempty"`
 	// HasStore: the worker has a render store.
 	HasStore bool `json:"hasStore,omitempty"`
+	// Searchable: Temporal knows convoy's search attributes. StuckAfter is how long a gate may wait before its sync
+	// counts as stuck.
+	Searchable bool          `json:"searchable,omitempty"`
+	StuckAfter time.Duration `json:"stuckAfter,omitempty"`
 }
 
 // PlannedWave is one wave with objects, and what it waits for.

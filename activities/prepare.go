@@ -79,7 +79,7 @@ func (p *preparation) run(ctx context.Context, _ *lease) (Prepared, error) {
 		return Prepared{}, err
 	}
 	p.warn(ctx, st.plan.Warnings)
-	return p.prepared(st), nil
+	return p.prepared(ctx, st), nil
 }
 
 // admit decides whether the sync may begin.
@@ -387,11 +387,12 @@ func (p *preparation) warn(ctx context.Context, warnings []string) {
 }
 
 // prepared is the plan that the workflow follows.
-func (p *preparation) prepared(st *step) Prepared {
+func (p *preparation) prepared(ctx context.Context, st *step) Prepared {
 	spec := p.rel.Spec
 	out := Prepared{
 		Sync: p.ref, Objects: len(st.plan.Items), Orphans: len(p.orphans), Unsure: p.unsure || p.info.Attempt > 1, Prune: spec.SyncPolicy.Prune, HasStore: p.store != nil,
-		Pinned:   p.rel.Spec.Pin != nil && p.in.Digest == "",
+		Pinned:     p.rel.Spec.Pin != nil && p.in.Digest == "",
+		Searchable: p.runs.Searchable(ctx), StuckAfter: p.stuckAfter,
 		PreSync:  p.plannedHooks("preSync", spec.Hooks.PreSync),
 		PostSync: p.plannedHooks("postSync", spec.Hooks.PostSync),
 	}

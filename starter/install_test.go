@@ -54,12 +54,16 @@ func TestInstallIsRepeatable(t *testing.T) {
 customresourcedefinition releaseinventories.convoy.dev unchanged
 customresourcedefinition releases.convoy.dev unchanged
 search attribute ConvoyCluster (Keyword) created
+search attribute ConvoyReason (Keyword) created
 search attribute ConvoyRelease (Keyword) created
+search attribute ConvoyStalled (Bool) created
+search attribute ConvoyStep (Keyword) created
+search attribute ConvoyWave (Int) created
 `, second.stdout)
 
 	third := s.run("install", "--temporal-namespace", namespace)
 	require.Equal(t, exitDone, third.code, third.stderr)
-	require.Equal(t, 5, strings.Count(third.stdout, " unchanged\n"), third.stdout)
+	require.Equal(t, 9, strings.Count(third.stdout, " unchanged\n"), third.stdout)
 }
 
 func TestInstallRefusesASearchAttributeOfAnotherType(t *testing.T) {

@@ -17,10 +17,13 @@ import (
 )
 
 // searchAttributes are what `convoy install` registers.
-var searchAttributes = map[string]enumspb.IndexedValueType{
-	release.AttributeRelease: enumspb.INDEXED_VALUE_TYPE_KEYWORD,
-	release.AttributeCluster: enumspb.INDEXED_VALUE_TYPE_KEYWORD,
-}
+var searchAttributes = func() map[string]enumspb.IndexedValueType {
+	types := map[string]enumspb.IndexedValueType{}
+	for name, kind := range release.SearchAttributes() {
+		types[name], _ = enumspb.IndexedValueTypeFromString(kind)
+	}
+	return types
+}()
 
 // searchAttributes lists the custom ones of the Temporal namespace.
 func (t *temporal) searchAttributes(ctx context.Context) (map[string]enumspb.IndexedValueType, error) {

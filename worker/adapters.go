@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -151,11 +152,9 @@ func (r runs) Searchable(ctx context.Context) bool {
 	defer known.mu.Unlock()
 	now := time.Now()
 	if now.After(known.until) {
-		list, err := r.client.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: r.namespace})
-		registered := list.GetCustomAttributes()
+		missing, err := r.missingAttributes(ctx)
 		switch {
-		case err != nil || registered[release.AttributeRelease] != enumspb.INDEXED_VALUE_TYPE_KEYWORD ||
-			registered[release.AttributeCluster] != enumspb.INDEXED_VALUE_TYPE_KEYWORD:
+		case err != nil || len(missing) > 0:
 			known.since = time.Time{}
 		case known.since.IsZero():
 			known.since = now
@@ -163,6 +162,22 @@ func (r runs) Searchable(ctx context.Context) bool {
 		known.until = now.Add(searchableFor)
 	}
 	return !known.since.IsZero() && now.Sub(known.since) >= searchableAfter
+}
+
+// missingAttributes are the search attributes that Temporal does not know in the right type.
+func (r runs) missingAttributes(ctx context.Context) ([]string, error) {
+	list, err := r.client.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: r.namespace})
+	if err != nil {
+		return nil, err
+	}
+	var missing []string
+	for name, kind := range release.SearchAttributes() {
+		if list.GetCustomAttributes()[name].String() != kind {
+			missing = append(missing, name)
+		}
+	}
+	slices.Sort(missing)
+	return missing, nil
 }
 
 func (r runs) Running(ctx context.Context, workflowID, runID string) (running bool, closedAt time.Time, err error) {

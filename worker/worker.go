@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -34,6 +35,7 @@ type convoyWorker struct {
 	// control is the connection to the control cluster, for the watch and the HTTP endpoint; releases reads there.
 	control  *rest.Config
 	releases *control.Client
+	runs     runs
 	fatal    chan error
 	ready    atomic.Bool
 }
@@ -68,7 +70,7 @@ func newWorker(ctx context.Context, cfg config, logger *slog.Logger) (*convoyWor
 		Control: w.releases,
 		Targets: targets{pool: k8s.NewPool(), control: w.releases, serviceAccount: cfg.serviceAccount},
 		Source:  sources{source.New(source.Options{PathRoots: cfg.pathRoots, AllowLocalURLs: cfg.allowLocalURLs})},
-		Runs:    runs{client: w.client, namespace: cmp.Or(temporal.Namespace, client.DefaultNamespace), searchable: &searchable{}},
+		Runs:    w.runs,
 		Log:     logger,
 
 		PerCluster: cfg.perCluster,
@@ -80,6 +82,7 @@ func newWorker(ctx context.Context, cfg config, logger *slog.Logger) (*convoyWor
 	}
 	sdkworker.SetStickyWorkflowCacheSize(cfg.workflowCache)
 	w.worker = sdkworker.New(w.client, cfg.taskQueue, w.options())
+	w.runs = runs{client: w.client, namespace: cmp.Or(temporal.Namespace, client.DefaultNamespace), searchable: &searchable{}}
 	register(w.worker, &workflows.Workflows{HeartbeatTimeout: cfg.heartbeatTimeout, MaxLoopEvents: cfg.loopHistoryEvents}, activities.New(options))
 	return w, nil
 }
@@ -138,6 +141,20 @@ func (c config) dial(ctx context.Context, logger *slog.Logger) (client.Client, e
 	return c1, nil
 }
 
+// checkAttributes says what Temporal does not know: convoy works without it, and syncs are found by their id only.
+func (w *convoyWorker) checkAttributes(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	missing, err := w.runs.missingAttributes(ctx)
+	switch {
+	case err != nil:
+		w.log.Info("search attributes of Temporal cannot be read: syncs go without them", "error", err)
+	case len(missing) > 0:
+		w.log.Info("Temporal does not know all search attributes: syncs go without them until `convoy install` has registered them",
+			"missing", strings.Join(missing, ", "))
+	}
+}
+
 // run serves until ctx ends, then lets running steps stop.
 func (w *convoyWorker) run(ctx context.Context) error {
 	stopHTTP, err := w.serveHTTP()
@@ -153,6 +170,7 @@ func (w *convoyWorker) run(ctx context.Context) error {
 		watching.QPS, watching.UserAgent = -1, "convoy-watch"
 		go keepWatching(ctx, watching, w.cfg.watchNamespace, w.loops(), w.log)
 	}
+	w.checkAttributes(ctx)
 	w.ready.Store(true)
 	w.log.Info("worker started", "taskQueue", w.cfg.taskQueue)
 	select {

@@ -153,6 +153,7 @@ func (l *loop) rest(ctx workflow.Context) error {
 	timing, stop := workflow.WithCancel(ctx)
 	defer stop()
 	l.doing = l.restsFor()
+	l.show(ctx)
 	timer := workflow.NewTimerWithOptions(timing, l.mem.NextDue.Sub(workflow.Now(ctx)), workflow.TimerOptions{Summary: l.doing})
 	selector := workflow.NewSelector(ctx)
 	selector.AddFuture(timer, func(workflow.Future) {})
@@ -284,7 +285,7 @@ func (l *loop) execute(ctx workflow.Context, seen activities.Observation, kind c
 	}
 	ctx = workflow.WithChildOptions(ctx, options)
 	in := SyncInput{Namespace: l.in.Namespace, Name: l.in.Name}
-	ref := &activities.LoopRef{Failures: l.mem.Failures, Cause: seen.Cause}
+	ref := &activities.LoopRef{Failures: l.mem.Failures, Cause: seen.Cause, Searchable: seen.Searchable}
 	switch {
 	case request != nil:
 		in.Force, in.RequestedBy, ref.Requests = request.Force, request.RequestedBy, request.IDs

@@ -21,14 +21,16 @@ var act *activities.Activities
 
 // sync is the state of one SyncWorkflow.
 type sync struct {
-	in        SyncInput
-	heartbeat time.Duration
-	plan      activities.Prepared
-	outcome   activities.Outcome
-	result    SyncResult
-	status    SyncStatus
-	unsure    bool      // an attempt may have left a request in flight (D16)
-	appliedAt time.Time // when the last wave was applied
+	in         SyncInput
+	heartbeat  time.Duration
+	plan       activities.Prepared
+	outcome    activities.Outcome
+	result     SyncResult
+	status     SyncStatus
+	root       workflow.Context
+	searchable bool      // Temporal knows convoy's search attributes
+	unsure     bool      // an attempt may have left a request in flight (D16)
+	appliedAt  time.Time // when the last wave was applied
 	// superseding is where the loop says that something newer is to be synced, order what it said, and supersededBy the
 	// same once the sync ends for it (D23).
 	superseding         workflow.ReceiveChannel
@@ -64,7 +66,8 @@ type WaveStatus struct {
 // begin registers the query and the updates before anything blocks.
 func (w *Workflows) begin(ctx workflow.Context, in SyncInput) (*sync, error) {
 	s := &sync{in: in, heartbeat: w.HeartbeatTimeout, superseding: openSupersede(ctx), vetoed: workflow.NewBufferedChannel(ctx, 1)}
-	s.outcome.Loop = in.Loop
+	s.outcome.Loop, s.root = in.Loop, ctx
+	s.searchable = in.Loop != nil && in.Loop.Searchable
 	if parent := workflow.GetInfo(ctx).ParentWorkflowExecution; parent != nil {
 		s.outcome.ParentRunID = parent.RunID
 	}
@@ -91,6 +94,7 @@ func (s *sync) end(ctx workflow.Context, err error) (SyncResult, error) {
 		s.outcome.FailedWave, s.outcome.Rejected = nil, s.rejection != ""
 		reason, message = string(release.Superseded), s.whyCancelled()
 	}
+	s.markEnd(ctx, reason)
 	recorded := false
 	if s.outcome.Sync.Fence > 0 && reason != activities.Fenced && s.outcome.Reason == "" {
 		s.outcome.Reason, s.outcome.Message = reason, message
@@ -132,11 +136,12 @@ func (s *sync) gate(ctx workflow.Context, wave activities.PlannedWave) error {
 	s.atGate = s.approvalAt(wave)
 	defer func() { s.atGate = nil }()
 	if !s.atGate.rejected() {
-		if err := s.health(ctx, wave, in); err != nil && !errors.Is(err, errVetoed) {
+		err := s.marking(ctx, wave, wave.Strategy != v1alpha1.HealthDelay, func() error { return s.health(ctx, wave, in) })
+		if err != nil && !errors.Is(err, errVetoed) {
 			return err
 		}
 	}
-	return s.approval(ctx, wave, in)
+	return s.marking(ctx, wave, false, func() error { return s.approval(ctx, wave, in) })
 }
 
 // health waits for the wave before.

@@ -104,6 +104,7 @@ func (s *sync) prepare(ctx workflow.Context) error {
 		return err
 	}
 	s.plan, s.outcome.Sync, s.unsure = plan, plan.Sync, plan.Unsure
+	s.searchable = s.searchable || plan.Searchable
 	s.result.Digest, s.result.Revision, s.result.Objects = plan.Sync.Digest, plan.Sync.Revision, plan.Objects
 	s.planWaves()
 	s.planApprovals()

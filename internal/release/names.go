@@ -25,12 +25,26 @@ func ReleaseWorkflowID(namespace, name string) string { return "release:" + name
 // SyncWorkflowID is the id of the SyncWorkflow of a Release (SPEC 4).
 func SyncWorkflowID(namespace, name string) string { return "sync:" + namespace + ":" + name }
 
-// The search attributes of syncs in Temporal, both of type Keyword: they find the syncs of a Release ("team-a/shop") and
-// of a Cluster ("team-a/prod-eu", absent for the control cluster). convoy works without them.
+// The search attributes of syncs in Temporal. Release ("team-a/shop") and Cluster ("team-a/prod-eu", absent for the
+// control cluster) are set from the start; the others only while a sync waits or once it has failed, since each change
+// costs Temporal dearly: the step, the wave, the reason of the condition Applied, and whether a person has to act. convoy
+// works without them.
 const (
 	AttributeRelease = "ConvoyRelease"
 	AttributeCluster = "ConvoyCluster"
+	AttributeStep    = "ConvoyStep"
+	AttributeWave    = "ConvoyWave"
+	AttributeReason  = "ConvoyReason"
+	AttributeStalled = "ConvoyStalled"
 )
+
+// SearchAttributes are their types, in Temporal's words.
+func SearchAttributes() map[string]string {
+	return map[string]string{
+		AttributeRelease: "Keyword", AttributeCluster: "Keyword", AttributeStep: "Keyword", AttributeWave: "Int",
+		AttributeReason: "Keyword", AttributeStalled: "Bool",
+	}
+}
 
 // CheckNames refuses what cannot be a Release: an empty name, one with a colon, or one that makes too long an id.
 func CheckNames(namespace, name string) error {
