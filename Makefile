@@ -69,7 +69,7 @@ lint: lint-go lint-workflows lint-generated ## check style, import directions, w
 
 # The modules that are checked with the product's rules. dev/stack links a whole Temporal server: it is vetted when it
 # is built and tested.
-LINTED := . dev/build dev/run
+LINTED := . dev/build dev/run dev/browser
 
 .PHONY: lint-go
 lint-go: $(GOLANGCI_LINT)

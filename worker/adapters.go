@@ -44,20 +44,27 @@ func (t targets) Connect(ctx context.Context, rel *v1alpha1.Release, crds map[sc
 }
 
 func (t targets) cluster(ctx context.Context, rel *v1alpha1.Release) (*k8s.Cluster, error) {
-	kubeconfig, err := t.control.Kubeconfig(ctx, rel)
+	access, err := t.control.Access(ctx, rel)
 	if err != nil {
 		return nil, err
 	}
 	cfg := t.control.Config()
-	if kubeconfig != nil {
-		if cfg, err = k8s.RestConfig(kubeconfig); err != nil {
+	if access.Kubeconfig != nil {
+		if cfg, err = k8s.RestConfig(access.Kubeconfig); err != nil {
 			return nil, fmt.Errorf("Cluster %s/%s: %w", rel.Namespace, rel.Spec.ClusterRef.Name, err)
 		}
 	}
 	if cfg, err = k8s.ActAs(cfg, rel.Namespace, cmp.Or(rel.Spec.ServiceAccountName, t.serviceAccount)); err != nil {
 		return nil, fmt.Errorf("Release %s/%s: %w", rel.Namespace, rel.Name, err)
 	}
-	return t.pool.Connect(cfg)
+	cluster, err := t.pool.Connect(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if rel.Spec.ClusterRef != nil {
+		t.pool.Limit(cluster, access.MaxConcurrentRequests)
+	}
+	return cluster, nil
 }
 
 // target is a session in the words of the activities.

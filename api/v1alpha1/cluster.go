@@ -31,6 +31,14 @@ type ClusterSpec struct {
 	// that stand in it count: tokens, client certificates, passwords. Files and exec plugins are refused, since they
 	// would run on the worker.
 	KubeconfigSecretRef SecretKeyReference `json:"kubeconfigSecretRef"`
+
+	// MaxConcurrentRequests bounds how many requests one worker has under way to this cluster, all its Releases together;
+	// others wait. Clusters that lead to one API server should name the same number. Without it there is no bound: the API
+	// server has its own.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	// +optional
+	MaxConcurrentRequests *int32 `json:"maxConcurrentRequests,omitempty"`
 }
 
 // SecretKeyReference names a key of a Secret.

@@ -21,21 +21,28 @@ func missingf(format string, args ...any) *MissingError {
 	return &MissingError{fmt.Sprintf(format, args...)}
 }
 
-// Kubeconfig reads the kubeconfig of the Cluster that a Release names: nil for the control cluster itself. It fails with
-// a *MissingError when there is none.
-func (c *Client) Kubeconfig(ctx context.Context, rel *v1alpha1.Release) ([]byte, error) {
+// Access is how the target cluster of a Release is reached.
+type Access struct {
+	// Kubeconfig holds the credentials; nil for the control cluster itself.
+	Kubeconfig []byte
+	// MaxConcurrentRequests bounds the requests that one worker has under way there; 0: no bound.
+	MaxConcurrentRequests int
+}
+
+// Access reads the Cluster that a Release names, and its kubeconfig. It fails with a *MissingError when there is none.
+func (c *Client) Access(ctx context.Context, rel *v1alpha1.Release) (Access, error) {
 	if rel.Spec.ClusterRef == nil {
-		return nil, nil
+		return Access{}, nil
 	}
 	key := types.NamespacedName{Namespace: rel.Namespace, Name: rel.Spec.ClusterRef.Name}
 	cluster := &v1alpha1.Cluster{}
 	err := retry(ctx, func() error { return c.client.Get(ctx, key, cluster) })
 	if apierrors.IsNotFound(err) {
-		return nil, missingf("spec.clusterRef of Release %s/%s names Cluster %q, which is not in namespace %s: create it",
+		return Access{}, missingf("spec.clusterRef of Release %s/%s names Cluster %q, which is not in namespace %s: create it",
 			rel.Namespace, rel.Name, key.Name, key.Namespace)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read Cluster %s: %w", key, err)
+		return Access{}, fmt.Errorf("read Cluster %s: %w", key, err)
 	}
 	ref := cluster.Spec.KubeconfigSecretRef
 	if ref.Key == "" {
@@ -46,16 +53,20 @@ func (c *Client) Kubeconfig(ctx context.Context, rel *v1alpha1.Release) ([]byte,
 		return c.client.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: ref.Name}, secret)
 	})
 	if apierrors.IsNotFound(err) {
-		return nil, missingf("Cluster %s: its kubeconfigSecretRef names Secret %q, which is not there: create it", key, ref.Name)
+		return Access{}, missingf("Cluster %s: its kubeconfigSecretRef names Secret %q, which is not there: create it", key, ref.Name)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("Cluster %s: read Secret %s: %w", key, ref.Name, err)
+		return Access{}, fmt.Errorf("Cluster %s: read Secret %s: %w", key, ref.Name, err)
 	}
 	data, found := secret.Data[ref.Key]
 	if !found {
-		return nil, missingf("Cluster %s: Secret %s has no key %q: put the kubeconfig there", key, ref.Name, ref.Key)
+		return Access{}, missingf("Cluster %s: Secret %s has no key %q: put the kubeconfig there", key, ref.Name, ref.Key)
 	}
-	return data, nil
+	access := Access{Kubeconfig: data}
+	if bound := cluster.Spec.MaxConcurrentRequests; bound != nil {
+		access.MaxConcurrentRequests = int(*bound)
+	}
+	return access, nil
 }
 
 // Config is the connection to the control cluster itself, for Releases without a clusterRef.

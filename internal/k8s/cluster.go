@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"convoy.dev/convoy/internal/release"
@@ -22,6 +23,7 @@ type Cluster struct {
 	discovery *discovery
 	lists     deniedLists
 	silence   silence
+	limit     atomic.Pointer[limit]
 
 	who        flight[string]
 	identityMu sync.Mutex

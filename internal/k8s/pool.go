@@ -38,6 +38,7 @@ type Pool struct {
 	size     int
 	clusters map[string]*list.Element // of *pooled
 	recent   *list.List               // most recent first
+	limits   map[string]*limit        // by the cluster's address: see Limit
 }
 
 type pooled struct {
@@ -47,7 +48,7 @@ type pooled struct {
 
 // NewPool makes an empty Pool.
 func NewPool() *Pool {
-	return &Pool{size: maxClusters, clusters: map[string]*list.Element{}, recent: list.New()}
+	return &Pool{size: maxClusters, clusters: map[string]*list.Element{}, recent: list.New(), limits: map[string]*limit{}}
 }
 
 // Connect returns the Cluster of these credentials; it sends no request. The same contents of cfg give the same

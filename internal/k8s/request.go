@@ -80,6 +80,11 @@ type answer struct {
 //
 // It never retries.
 func (c *Cluster) send(ctx context.Context, r request) (answer, error) {
+	give, err := c.limit.Load().take(ctx)
+	if err != nil {
+		return answer{}, err
+	}
+	defer give()
 	limited, cancel := context.WithTimeout(ctx, limitOf(ctx))
 	defer cancel()
 	httpRequest, err := c.newRequest(limited, r)

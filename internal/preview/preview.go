@@ -146,7 +146,7 @@ type look struct {
 // connect makes the connection to the target cluster that a worker would make.
 func (l *look) connect(ctx context.Context) error {
 	cfg := l.Control.Config()
-	kubeconfig, err := l.Control.Kubeconfig(ctx, l.Release)
+	access, err := l.Control.Access(ctx, l.Release)
 	var missing *control.MissingError
 	switch {
 	case errors.As(err, &missing):
@@ -154,8 +154,8 @@ func (l *look) connect(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	if kubeconfig != nil {
-		if cfg, err = k8s.RestConfig(kubeconfig); err != nil {
+	if access.Kubeconfig != nil {
+		if cfg, err = k8s.RestConfig(access.Kubeconfig); err != nil {
 			return release.Problemf(release.DeployFailed, "Cluster %s/%s: %v", l.Release.Namespace, l.Release.Spec.ClusterRef.Name, err)
 		}
 	}

@@ -54,8 +54,8 @@ type result struct {
 	err                error
 }
 
-// devModules are the modules of dev/ that have tests. dev/stack starts stacks of its own.
-var devModules = []string{"dev/run", "dev/build", "dev/stack"}
+// devModules are the modules of dev/ that have tests. dev/stack and dev/browser start stacks of their own.
+var devModules = []string{"dev/run", "dev/build", "dev/stack", "dev/browser"}
 
 func (r *run) all(ctx context.Context) error {
 	root, err := stack.Root()
