@@ -146,30 +146,36 @@ func (a *Activities) AnnounceDelay(ctx context.Context, in DelayInput) error {
 	})
 }
 
-// stuck reports whether a wave has waited longer than the operator thinks right, and says so once in an event.
-func (a *Activities) stuck(ctx context.Context, st *step, in WaveInput, message string) bool {
+// stuck reports whether a gate has waited longer than the operator thinks right, and says so once in an event.
+func (a *Activities) stuck(ctx context.Context, st *step, in WaveInput, first v1alpha1.Blocker) bool {
 	i := slices.IndexFunc(st.rel.Status.Waves, func(w v1alpha1.WaveStatus) bool { return w.Wave == in.Blocks })
 	if i < 0 {
 		return false
 	}
-	began := st.rel.Status.Waves[i].StartedAt
-	if in.Final { // that is when the last wave began
-		began = nil
-		for _, blocker := range st.rel.Status.Waves[i].BlockedBy {
-			if began == nil || blocker.Since.Before(began) {
-				began = &blocker.Since
-			}
-		}
-	}
+	began := waitBegan(st.rel.Status.Waves[i], in.Final)
 	if began == nil {
 		return false
 	}
 	waited := a.now().Sub(began.Time)
 	stuck := waited >= a.stuckAfter
 	if stuck && !release.IsStuck(st.rel.Status.Conditions) {
-		a.event(ctx, st.rel, in.Sync, "Warning", release.Stuck, "after %s %s", waited.Round(time.Second), message)
+		a.event(ctx, st.rel, in.Sync, "Warning", release.Stuck, "%s has waited for %s: %s", in.gate(), waited.Round(time.Second), first.Object+": "+first.Message)
 	}
 	return stuck
+}
+
+// waitBegan is when a gate began to wait; nil when that is not known. The last wave has begun long before the final gate.
+func waitBegan(wave v1alpha1.WaveStatus, final bool) *metav1.Time {
+	if !final {
+		return wave.StartedAt
+	}
+	var began *metav1.Time
+	for _, blocker := range wave.BlockedBy {
+		if began == nil || blocker.Since.Before(began) {
+			began = &blocker.Since
+		}
+	}
+	return began
 }
 
 // waiting is what status says of a gate that waits.
@@ -187,7 +193,7 @@ type waiting struct {
 // one for time or for a person is not.
 func (a *Activities) showWaiting(ctx context.Context, st *step, in WaveInput, w waiting) error {
 	now := a.timestamp()
-	stuck := w.health && a.stuck(ctx, st, in, w.message)
+	stuck := w.health && a.stuck(ctx, st, in, w.blockers[0])
 	_, err := a.writeStatus(ctx, st.rel, in.Sync, func(status *v1alpha1.ReleaseStatus) {
 		showWaves(status, st.plan, in.Blocks)
 		setGate(status, in, func(wave *v1alpha1.WaveStatus) {

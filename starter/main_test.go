@@ -50,6 +50,8 @@ func TestTheCommandLineIsCheckedFirst(t *testing.T) {
 		{"digest", nil, []string{"sync", "a/b", "--digest", "abc"}, exitUsage, "write sha256: and 64 hex digits"},
 		{"id and digest", nil, []string{"sync", "a/b", "--id", "x", "--digest", digestA}, exitUsage, "use one of them"},
 		{"id with a space", nil, []string{"sync", "a/b", "--id", "x y"}, exitUsage, "neither spaces nor control characters"},
+		{"two gates", nil, []string{"approve", "a/b", "--wave", "0", "--final"}, exitUsage, "--wave and --final are two gates"},
+		{"digest of a word", nil, []string{"reject", "a/b", "--digest", "abc"}, exitUsage, "write sha256: and 64 hex digits"},
 		{"command like no other", nil, []string{"xyzzy"}, exitUsage, "unknown command \"xyzzy\" for \"convoy\" (`convoy --help`"},
 		{"list takes no Release", nil, []string{"list", "a/b"}, exitUsage, `convoy list takes no argument, and got "a/b"`},
 		{"format of a list", nil, []string{"list", "-o", "xml"}, exitUsage, "-o xml: use json, yaml or wide"},

@@ -136,6 +136,7 @@ func (p *program) root() *cobra.Command {
 	root.SetCompletionCommandGroupID(groupSetUp)
 	root.AddCommand(p.listCommand(), p.statusCommand(), p.inventoryCommand(), p.historyCommand(), p.diffCommand(),
 		p.syncCommand(), p.reconcileCommand(), p.suspendCommand(), p.resumeCommand(), p.pinCommand(), p.unpinCommand(),
+		p.approveCommand(), p.rejectCommand(),
 		p.installCommand(), p.versionCommand(), exitCodesTopic())
 	root.SetUsageTemplate(root.UsageTemplate() + envNote)
 	return root

@@ -214,6 +214,27 @@ func (s statusPage) waves() {
 	for _, wave := range status.Waves {
 		s.blockers(wave)
 	}
+	for i := range status.Waves {
+		for _, final := range []bool{false, true} {
+			s.decision(release.GateName(status.Waves[i].Wave, final), *release.ApprovalAt(&status.Waves[i], final))
+		}
+	}
+}
+
+// decision says who decided at a gate.
+func (s statusPage) decision(gate string, approval *v1alpha1.ApprovalStatus) {
+	if approval == nil || approval.Decision == "" || approval.At == nil {
+		return
+	}
+	text := fmt.Sprintf("%s: %s", gate, strings.ToLower(string(approval.Decision)))
+	if approval.By != "" {
+		text += " by " + approval.By
+	}
+	text += " " + ago(*approval.At, s.now)
+	if approval.Reason != "" {
+		text += ": " + approval.Reason
+	}
+	s.item("%s", text)
 }
 
 func (s statusPage) waveRow(wave v1alpha1.WaveStatus) []string {
