@@ -105,7 +105,7 @@ func (h *hookRun) job(hook v1alpha1.Hook) *batchv1.Job {
 	if job.Namespace == "" {
 		job.Namespace = "default"
 	}
-	job.Name = release.HookJob{
+	job.Name = release.HookTry{
 		ReleaseUID: h.in.Sync.UID, Phase: h.in.Phase, Hook: hook.Name, Definition: h.in.Hook.Definition,
 		RunID: h.info.WorkflowExecution.RunID, Try: int(h.in.Try),
 	}.Name()
