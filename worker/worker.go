@@ -11,6 +11,7 @@ import (
 
 	"convoy.dev/convoy/activities"
 	"convoy.dev/convoy/internal/control"
+	"convoy.dev/convoy/internal/hooks"
 	"convoy.dev/convoy/internal/k8s"
 	"convoy.dev/convoy/internal/loops"
 	"convoy.dev/convoy/internal/renderstore"
@@ -66,6 +67,7 @@ func newWorker(ctx context.Context, cfg config, logger *slog.Logger) (*convoyWor
 		Targets: targets{pool: k8s.NewPool(), control: w.releases},
 		Source:  sources{source.New(source.Options{PathRoots: cfg.pathRoots, AllowLocalURLs: cfg.allowLocalURLs})},
 		Runs:    runs{client: w.client, namespace: cmp.Or(temporal.Namespace, client.DefaultNamespace), searchable: &searchable{}},
+		Hooks:   hooks.New(cfg.allowLocalURLs),
 		Log:     logger,
 
 		PerCluster: cfg.perCluster,
