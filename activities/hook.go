@@ -24,11 +24,11 @@ import (
 // Idempotent: the Job is created once under its name, and one that was seen and is gone is an outcome of its own. A
 // request whose answer was lost with its worker is sent again, under the same idempotency key.
 // Fails with: Waiting; HookFailed; Superseded when the hook's definition changed under the sync.
-// Heartbeat: the uid of the Job, confirmed before the first look.
+// Heartbeat: the uid of the Job, confirmed before the first look; what became of the last request.
 func (a *Activities) RunHook(ctx context.Context, in HookInput) error {
 	h := a.hookRun(ctx, in)
 	_, err := perform(ctx, a, "hook", release.HookFailed, func(attempt context.Context, l *lease) (struct{}, error) {
-		return struct{}{}, h.run(attempt, l, seenJob(ctx))
+		return struct{}{}, h.run(attempt, l, progressBefore(ctx))
 	})
 	return err
 }
@@ -54,16 +54,16 @@ func (a *Activities) hookRun(ctx context.Context, in HookInput) *hookRun {
 	return &hookRun{Activities: a, in: in, info: info, began: info.ScheduledTime}
 }
 
-func (h *hookRun) run(ctx context.Context, l *lease, seen string) error {
-	l.record(func(p *Progress) { p.Job, p.Object = seen, h.in.Hook.Name })
+func (h *hookRun) run(ctx context.Context, l *lease, before Progress) error {
+	l.record(func(p *Progress) { p.Object = h.in.Hook.Name })
 	hook, err := h.open(ctx)
 	switch {
 	case err != nil:
 		return err
 	case hook.Job != nil:
-		return h.runJob(ctx, l, seen, hook.Job)
+		return h.runJob(ctx, l, before.Job, hook.Job)
 	case hook.HTTP != nil:
-		return h.runHTTP(ctx, hook.HTTP)
+		return h.runHTTP(ctx, l, before.Answer, hook.HTTP)
 	}
 	return h.fail(ctx, "it is neither a Job nor a request")
 }

@@ -156,9 +156,9 @@ func TestRunHook_D25_timeout_of_a_request(t *testing.T) {
 		says           string
 	}{
 		"over":            {-time.Second, 0, 0, "not answered well within its timeout"},
-		"too short":       {300 * time.Millisecond, 0, 1, "answers HTTP 503, and its timeout of 300ms leaves no time to ask again"},
-		"asked to stay":   {time.Minute, 2 * time.Minute, 1, "leaves no time to ask again"},
-		"asked for years": {4 * time.Minute, 1000 * time.Hour, 1, "leaves no time to ask again"},
+		"too short":       {300 * time.Millisecond, 0, 1, "not answered well within its timeout of 300ms; the last time, it answers HTTP 503"},
+		"asked to stay":   {time.Minute, 2 * time.Minute, 1, "the last time, it answers HTTP 503"},
+		"asked for years": {4 * time.Minute, 1000 * time.Hour, 1, "the last time, it answers HTTP 503"},
 	} {
 		w, in := hooked(t, phasePreSync, httpHook(nil))
 		in.Hook.Timeout = c.timeout

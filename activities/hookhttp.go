@@ -10,10 +10,10 @@ import (
 	"convoy.dev/convoy/internal/release"
 )
 
-// runHTTP sends the request of the try once.
-func (h *hookRun) runHTTP(ctx context.Context, hook *v1alpha1.HTTPHook) error {
+// runHTTP sends the request of the try once. last is what became of the one before.
+func (h *hookRun) runHTTP(ctx context.Context, l *lease, last string, hook *v1alpha1.HTTPHook) error {
 	if h.left() <= 0 {
-		return h.fail(ctx, fmt.Sprintf("it was not answered well within its timeout of %s", h.in.Hook.Timeout))
+		return h.late(ctx, last)
 	}
 	request, err := h.request(ctx, hook)
 	if err != nil {
@@ -26,20 +26,31 @@ func (h *hookRun) runHTTP(ctx context.Context, hook *v1alpha1.HTTPHook) error {
 	if err := release.CheckGuard(ctx); err != nil {
 		return err
 	}
-	if ctx.Err() != nil {
+	switch pause := h.pause(answer.After); {
+	case ctx.Err() != nil:
 		return ctx.Err()
-	}
-	if !answer.Again {
+	case !answer.Again:
 		return h.fail(ctx, answer.Message)
+	case pause >= h.left():
+		return h.late(ctx, answer.Message)
+	default:
+		if err := l.confirm(ctx, func(p *Progress) { p.Answer = answer.Message }); err != nil {
+			return err
+		}
+		return &waitError{
+			message: fmt.Sprintf("%s hook %q: %s: asking again in %s", h.in.Phase, h.in.Hook.Name, answer.Message, pause.Round(100*time.Millisecond)),
+			after:   pause,
+		}
 	}
-	pause := h.pause(answer.After)
-	if pause >= h.left() {
-		return h.fail(ctx, fmt.Sprintf("%s, and its timeout of %s leaves no time to ask again", answer.Message, h.in.Hook.Timeout))
+}
+
+// late fails a try whose timeout leaves no time for another request.
+func (h *hookRun) late(ctx context.Context, last string) error {
+	message := fmt.Sprintf("it was not answered well within its timeout of %s", h.in.Hook.Timeout)
+	if last != "" {
+		message += "; the last time, " + last
 	}
-	return &waitError{
-		message: fmt.Sprintf("%s hook %q: %s: asking again in %s", h.in.Phase, h.in.Hook.Name, answer.Message, pause.Round(100*time.Millisecond)),
-		after:   pause,
-	}
+	return h.fail(ctx, message)
 }
 
 // The methods that matter here.

@@ -8,19 +8,9 @@ import (
 	"convoy.dev/convoy/api/v1alpha1"
 	"convoy.dev/convoy/internal/release"
 
-	"go.temporal.io/sdk/activity"
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
-
-// seenJob is the uid of the Job that an earlier attempt saw.
-func seenJob(ctx context.Context) string {
-	var progress Progress
-	if !activity.HasHeartbeatDetails(ctx) || activity.GetHeartbeatDetails(ctx, &progress) != nil {
-		return ""
-	}
-	return progress.Job
-}
 
 // Labels and annotations on the Job of a hook.
 const (

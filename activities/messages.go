@@ -250,4 +250,6 @@ type Progress struct {
 	Object string `json:"object,omitempty"`
 	// Job is the uid of the hook's Job, once it was created.
 	Job string `json:"job,omitempty"`
+	// Answer is what became of the last request of an http hook.
+	Answer string `json:"answer,omitempty"`
 }

@@ -244,11 +244,11 @@ func TestHTTPHooks_failed_preSync_ends_the_sync(t *testing.T) {
 	t.Cleanup(func() { close(over) })
 	r.answers(func(int, http.ResponseWriter) { <-over })
 	w.update("shop", preSync(r.hook("migrate", lasting(2*time.Second))))
-	require.Contains(t, w.fails("shop", "HookFailed"), "/migrate did not answer in time, and its timeout of 2s leaves no time to ask again")
+	require.Contains(t, w.fails("shop", "HookFailed"), "not answered well within its timeout of 2s; the last time, POST "+r.url+"/migrate did not answer in time")
 
 	w.update("shop", preSync(r.hook("migrate", lasting(3*time.Second))))
 	r.answers(status(http.StatusServiceUnavailable))
-	require.Contains(t, w.fails("shop", "HookFailed"), "HTTP 503 Service Unavailable, and its timeout of 3s leaves no time to ask again")
+	require.Contains(t, w.fails("shop", "HookFailed"), "not answered well within its timeout of 3s; the last time, POST "+r.url+"/migrate answers HTTP 503 Service Unavailable")
 	require.Nil(t, w.configMap("a"))
 }
 
@@ -329,12 +329,12 @@ func TestHTTPHooks_request_of_a_killed_worker_is_sent_again(t *testing.T) {
 	w := newWorld(t)
 	first := w.worker("--allow-local-urls")
 	over := make(chan struct{})
-	t.Cleanup(func() { close(over) })
 	r := newReceiver(t, func(n int, _ http.ResponseWriter) {
 		if n == 1 {
 			<-over
 		}
 	})
+	t.Cleanup(func() { close(over) }) // before the receiver waits for its requests
 	w.release("shop", manifest(w.ns, "a", 0, "1"), preSync(r.hook("migrate")))
 	run := w.start(workflows.SyncInput{Name: "shop"})
 	w.eventually("the request is there", func() error {
