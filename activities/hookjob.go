@@ -51,7 +51,8 @@ func (h *hookRun) job(hook *v1alpha1.JobHook) *batchv1.Job {
 	job.Name = h.try().Name()
 	job.GenerateName, job.Spec.TTLSecondsAfterFinished = "", nil
 	if job.Spec.ActiveDeadlineSeconds == nil {
-		deadline := int64(h.in.Hook.Timeout / time.Second)
+		// A second later than the try: the start of a Job is cut to a whole second, and the message is to be convoy's.
+		deadline := int64(h.in.Hook.Timeout/time.Second) + 1
 		job.Spec.ActiveDeadlineSeconds = &deadline
 	}
 	if job.Labels == nil {
