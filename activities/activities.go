@@ -26,6 +26,7 @@ type Activities struct {
 	source  Source
 	store   Store // nil without a render store
 	runs    Runs
+	hooks   HookSender
 	now     func() time.Time
 	log     *slog.Logger
 	// stuckAfter is how long a wave may wait before its Release counts as stuck.
@@ -43,6 +44,7 @@ type Options struct {
 	Source  Source
 	Store   Store
 	Runs    Runs
+	Hooks   HookSender
 	Log     *slog.Logger
 	// Now is the clock, time.Now when nil.
 	Now func() time.Time
@@ -80,7 +82,8 @@ func New(o Options) *Activities {
 	}
 	return &Activities{
 		control: o.Control, targets: o.Targets, source: o.Source, store: o.Store, runs: o.Runs,
-		now: o.Now, log: o.Log, stuckAfter: o.StuckAfter, renders: newRenderCache(o.CacheBytes), digests: newDigestCache(), shares: newShares(o.PerCluster, o.Slots),
+		hooks: o.Hooks, now: o.Now, log: o.Log, stuckAfter: o.StuckAfter,
+		renders: newRenderCache(o.CacheBytes), digests: newDigestCache(), shares: newShares(o.PerCluster, o.Slots),
 	}
 }
 
@@ -103,6 +106,8 @@ type Control interface {
 	Claims(ctx context.Context, self types.NamespacedName, clusterUID string) (map[release.ObjectRef]types.NamespacedName, error)
 	// Disclaim removes objects from another Release's inventory.
 	Disclaim(ctx context.Context, from types.NamespacedName, moved map[release.ObjectRef]bool) error
+	// SecretValue reads the value of a key of a Secret. Its errors hold no value, and say what is missing.
+	SecretValue(ctx context.Context, namespace, name, key string) ([]byte, error)
 	// Event records an event once for each key and reason.
 	Event(ctx context.Context, rel *v1alpha1.Release, key, eventType, reason, message string, now time.Time) error
 }
@@ -160,6 +165,11 @@ type Store interface {
 	Put(ctx context.Context, render *release.Render) (key string, err error)
 	// Get checks the digest of what it reads.
 	Get(ctx context.Context, digest string) (*release.Render, error)
+}
+
+// HookSender sends the requests of http hooks. What it answers shows neither a value of the request nor of the answer.
+type HookSender interface {
+	Send(ctx context.Context, request release.HookRequest) release.HookAnswer
 }
 
 // Runs is what activities need of Temporal.

@@ -44,9 +44,10 @@ func (a *Activities) underLease(ctx context.Context, step string, do func(contex
 	if timeout == 0 {
 		timeout = 15 * time.Second
 	}
+	before := progressBefore(ctx)
 	l := &lease{
 		runs: a.runs, token: info.TaskToken, valid: timeout / 2, every: timeout / 5, now: a.now,
-		progress: Progress{Step: step, Job: seenJob(ctx)},
+		progress: Progress{Step: step, Job: before.Job, Answer: before.Answer},
 	}
 	leased, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -73,6 +74,15 @@ func (a *Activities) underLease(ctx context.Context, step string, do func(contex
 		return ErrLeaseLost
 	}
 	return err
+}
+
+// progressBefore is what the last beat of an earlier attempt said. A beat without it would erase it.
+func progressBefore(ctx context.Context) Progress {
+	var progress Progress
+	if !activity.HasHeartbeatDetails(ctx) || activity.GetHeartbeatDetails(ctx, &progress) != nil {
+		return Progress{}
+	}
+	return progress
 }
 
 // endsLease reports whether an error is the server's word that the step has to stop. Any other failure of a beat says

@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -103,10 +104,12 @@ func (w PlannedWave) Name() string { return release.GateName(w.Number, w.Final) 
 
 // PlannedHook is one hook that is to run in this sync.
 type PlannedHook struct {
-	Name       string        `json:"name"`
-	Definition string        `json:"definition"`
-	Timeout    time.Duration `json:"timeout"`
-	Retries    int32         `json:"retries,omitempty"`
+	Name string `json:"name"`
+	// Type is empty in the plans of earlier versions, which had only Jobs.
+	Type       release.HookType `json:"type,omitempty"`
+	Definition string           `json:"definition"`
+	Timeout    time.Duration    `json:"timeout"`
+	Retries    int32            `json:"retries,omitempty"`
 }
 
 // Named is a list of object references cut to 20, and how many there are (D35).
@@ -181,6 +184,46 @@ type HookInput struct {
 	Try   int32       `json:"try"`
 }
 
+// HookCall is what an http hook without a body sends and what a workflow hook gets, as JSON: both are promised to
+// programs of other people.
+type HookCall struct {
+	Release     HookRelease `json:"release"`
+	Cluster     string      `json:"cluster"` // name of the Cluster, empty for the control cluster
+	Phase       string      `json:"phase"`   // preSync or postSync
+	Hook        string      `json:"hook"`
+	Digest      string      `json:"digest"`
+	Revision    string      `json:"revision"`
+	RequestedBy string      `json:"requestedBy"` // who asked for the sync, empty when nobody did
+	WorkflowID  string      `json:"workflowID"`  // of the sync
+	RunID       string      `json:"runID"`       // of the sync
+	Try         int32       `json:"try"`         // from 1
+	// Input is what the hook says beside, an object; workflow hooks only.
+	Input json.RawMessage `json:"input,omitempty"`
+}
+
+// HookRelease names a Release in a HookCall.
+type HookRelease struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}
+
+// HookStart is the workflow that a try of a workflow hook runs.
+type HookStart struct {
+	WorkflowID string   `json:"workflowID"`
+	Type       string   `json:"type"`
+	TaskQueue  string   `json:"taskQueue,omitempty"` // empty: the one of the sync
+	Call       HookCall `json:"call"`
+}
+
+// HookOutcome is the end of a try of a workflow hook.
+type HookOutcome struct {
+	HookInput
+	StartedAt time.Time `json:"startedAt"`
+	// Failed and Message say what became of it.
+	Failed  bool   `json:"failed,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
 // PruneInput is what PruneOrphans needs.
 type PruneInput struct {
 	Sync   SyncRef              `json:"sync"`
@@ -243,4 +286,6 @@ type Progress struct {
 	Object string `json:"object,omitempty"`
 	// Job is the uid of the hook's Job, once it was created.
 	Job string `json:"job,omitempty"`
+	// Answer is what became of the last request of an http hook.
+	Answer string `json:"answer,omitempty"`
 }

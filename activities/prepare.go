@@ -427,7 +427,7 @@ func (p *preparation) plannedHooks(phase string, hooks []v1alpha1.Hook) []Planne
 		if !asked && hook.Run != v1alpha1.HookAlways && hookSucceeded(p.rel.Status.Hooks, phase, hook.Name, p.ref.Digest, definition) {
 			continue
 		}
-		planned := PlannedHook{Name: hook.Name, Definition: definition, Retries: hook.Retries, Timeout: 10 * time.Minute}
+		planned := PlannedHook{Name: hook.Name, Type: release.TypeOfHook(hook), Definition: definition, Retries: hook.Retries, Timeout: 10 * time.Minute}
 		if hook.Timeout != nil {
 			planned.Timeout = hook.Timeout.Duration
 		}

@@ -59,6 +59,12 @@ type world struct {
 	// fetched counts the looks at the source; onFetch is asked before each.
 	fetched int
 	onFetch func()
+	// answer is what requests of hooks are answered, onSend is asked before; sent are the requests.
+	answer release.HookAnswer
+	onSend func()
+	sent   []release.HookRequest
+	// secrets are the values of Secrets, by "namespace/name/key".
+	secrets map[string]string
 	// read is asked before each read.
 	read func(release.ObjectRef) error
 	// onApply is asked before each apply.
@@ -94,7 +100,7 @@ func newWorld(t *testing.T, render ...string) *world {
 	w.rel.Spec.Source.Inline = &text
 	w.rel.Status.Fence = &v1alpha1.Fence{Number: 7, WorkflowID: workflowID, RunID: "earlier", Acknowledged: true}
 	w.a = New(Options{
-		Control: w, Targets: w, Source: w, Runs: w, Now: w.clock, Log: slog.New(slog.DiscardHandler),
+		Control: w, Targets: w, Source: w, Runs: w, Hooks: w, Now: w.clock, Log: slog.New(slog.DiscardHandler),
 	})
 	return w
 }
@@ -338,6 +344,24 @@ func (w *world) Disclaim(_ context.Context, from types.NamespacedName, moved map
 func (w *world) Event(_ context.Context, _ *v1alpha1.Release, _, _, reason, message string, _ time.Time) error {
 	w.events = append(w.events, message)
 	return w.call("event %s", reason)
+}
+
+func (w *world) SecretValue(_ context.Context, namespace, name, key string) ([]byte, error) {
+	value, found := w.secrets[namespace+"/"+name+"/"+key]
+	if !found {
+		return nil, fmt.Errorf("Secret %s/%s has no key %q", namespace, name, key)
+	}
+	return []byte(value), nil
+}
+
+// The receiver of hooks.
+
+func (w *world) Send(_ context.Context, request release.HookRequest) release.HookAnswer {
+	w.sent = append(w.sent, request)
+	if w.onSend != nil {
+		w.onSend()
+	}
+	return w.answer
 }
 
 // The target cluster.

@@ -49,7 +49,7 @@ func TestManifestsAreValid(t *testing.T) {
 	examples, err := filepath.Glob("../examples/*.yaml")
 	require.NoError(t, err)
 	files = append(files, examples...)
-	for _, file := range append(files, "worker.yaml", "../examples/shop/release.yaml") {
+	for _, file := range append(files, "worker.yaml", "../examples/shop/release.yaml", "../examples/hook-workflow/release.yaml") {
 		require.NotEmpty(t, decode(t, file), file)
 	}
 }

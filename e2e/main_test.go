@@ -19,6 +19,7 @@ var binaries struct {
 	dir    string
 	worker string
 	convoy string
+	smoke  string // examples/hook-workflow
 }
 
 // auditLog is where the stack that this package starts writes the audit log of the API server.
@@ -39,7 +40,10 @@ func runTests(m *testing.M) int {
 	binaries.worker = filepath.Join(dir, "worker")
 	binaries.convoy = filepath.Join(dir, "convoy")
 	auditLog = filepath.Join(dir, "audit.log")
-	for binary, pkg := range map[string]string{binaries.worker: "../worker", binaries.convoy: "../starter"} {
+	binaries.smoke = filepath.Join(dir, "smoke")
+	for binary, pkg := range map[string]string{
+		binaries.worker: "../worker", binaries.convoy: "../starter", binaries.smoke: "../examples/hook-workflow",
+	} {
 		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 		out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, pkg).CombinedOutput()
 		cancel()

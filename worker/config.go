@@ -56,7 +56,7 @@ func readConfig(args []string, env func(string) string) (config, error) {
 	flags.StringVar(&cfg.taskQueue, "task-queue", "convoy", "task queue to serve")
 	flags.StringVar(&cfg.renderStoreURL, "render-store-url", "", "bucket that keeps every render before it is applied: file:///dir, s3://, gs://, azblob://; default: none")
 	flags.StringArrayVar(&cfg.pathRoots, "path-root", nil, "directory that path sources may lie below; repeatable (in the environment: separated by colons); default: no path sources")
-	flags.BoolVar(&cfg.allowLocalURLs, "allow-local-urls", false, "let url sources lead to loopback, link-local and metadata addresses")
+	flags.BoolVar(&cfg.allowLocalURLs, "allow-local-urls", false, "let url sources and http hooks lead to loopback, link-local and metadata addresses")
 	flags.StringVar(&cfg.serviceAccount, "default-service-account", "", "ServiceAccount, in the Release's namespace, that Releases without serviceAccountName act as; default: none, they act with the Cluster's identity")
 	flags.DurationVar(&cfg.heartbeatTimeout, "heartbeat-timeout", 12*time.Second, "how long a worker may be silent before its step goes to another one")
 	flags.BoolVar(&cfg.watch, "watch", true, "watch the Releases, and start and wake their loops; several workers may")

@@ -12,6 +12,7 @@ import (
 
 	"convoy.dev/convoy/activities"
 	"convoy.dev/convoy/internal/control"
+	"convoy.dev/convoy/internal/hooks"
 	"convoy.dev/convoy/internal/k8s"
 	"convoy.dev/convoy/internal/loops"
 	"convoy.dev/convoy/internal/renderstore"
@@ -71,6 +72,7 @@ func newWorker(ctx context.Context, cfg config, logger *slog.Logger) (*convoyWor
 		Targets: targets{pool: k8s.NewPool(), control: w.releases, serviceAccount: cfg.serviceAccount},
 		Source:  sources{source.New(source.Options{PathRoots: cfg.pathRoots, AllowLocalURLs: cfg.allowLocalURLs})},
 		Runs:    w.runs,
+		Hooks:   hooks.New(cfg.allowLocalURLs),
 		Log:     logger,
 
 		PerCluster: cfg.perCluster,

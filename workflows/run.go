@@ -319,40 +319,6 @@ func timedOut(wave activities.PlannedWave) error {
 		string(release.WaveTimeout), nil)
 }
 
-// runHook runs a hook until it has ended, and again as often as its retries say.
-func (s *sync) runHook(ctx workflow.Context, phase string, hook activities.PlannedHook) error {
-	var err error
-	for try := int32(1); try <= hook.Retries+1; try++ {
-		s.enter(phase + " hook " + hook.Name)
-		err = s.tryHook(ctx, activities.HookInput{Sync: s.plan.Sync, Phase: phase, Hook: hook, Try: try})
-		if err == nil || ctx.Err() != nil || reasonOf(err) != string(release.HookFailed) {
-			return err
-		}
-	}
-	return err
-}
-
-// hookGrace is what the timeout of a try leaves for its end to be seen and recorded by a worker.
-const hookGrace = time.Minute
-
-// tryHook runs one try. The activity judges its timeout; where no worker does, Temporal ends it a little later.
-func (s *sync) tryHook(ctx workflow.Context, in activities.HookInput) error {
-	prefix := "pre-sync-"
-	if in.Phase == "postSync" {
-		prefix = "post-sync-"
-	}
-	id := fmt.Sprintf("%s%s-%d", prefix, in.Hook.Name, in.Try)
-	options := s.option(fmt.Sprintf("%s hook %s", in.Phase, in.Hook.Name), id, time.Minute)
-	options.ScheduleToCloseTimeout = in.Hook.Timeout + hookGrace
-	err := callOnly(ctx, options, act.RunHook, in)
-	if temporal.IsTimeoutError(err) {
-		return temporal.NewNonRetryableApplicationError(
-			fmt.Sprintf("%s hook %q did not end within its timeout of %s", in.Phase, in.Hook.Name, in.Hook.Timeout),
-			string(release.HookFailed), nil)
-	}
-	return err
-}
-
 // call runs an activity with the types of its method.
 func call[In, Out any](ctx workflow.Context, options workflow.ActivityOptions, activity func(context.Context, In) (Out, error), in In) (Out, error) {
 	var out Out

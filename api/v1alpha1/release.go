@@ -1,9 +1,6 @@
 package v1alpha1
 
-import (
-	batchv1 "k8s.io/api/batch/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // Release says what to deploy, where, and how. convoy renders its source, applies the objects wave by wave with
 // Server-Side Apply to the target cluster, and prunes what an earlier render brought and this one no longer holds.
@@ -254,79 +251,4 @@ type PrunePolicy struct {
 	// +kubebuilder:default=Background
 	// +optional
 	PropagationPolicy metav1.DeletionPropagation `json:"propagationPolicy,omitempty"`
-}
-
-// Hooks are the lifecycle hooks of a Release.
-type Hooks struct {
-	// PreSync hooks run in order before the first object is applied. One that fails ends the sync (HookFailed).
-	// +listType=map
-	// +listMapKey=name
-	// +kubebuilder:validation:MaxItems=20
-	// +optional
-	PreSync []Hook `json:"preSync,omitempty"`
-
-	// PostSync hooks run in order after the prune. One that fails is reported and changes nothing in the result.
-	// +listType=map
-	// +listMapKey=name
-	// +kubebuilder:validation:MaxItems=20
-	// +optional
-	PostSync []Hook `json:"postSync,omitempty"`
-}
-
-// HookRun is when a hook runs.
-//
-// +kubebuilder:validation:Enum=OnChange;Always
-type HookRun string
-
-// When a hook runs (D25).
-const (
-	// HookOnChange runs a hook when the render or the hook differ from its last success, or when a person asked.
-	HookOnChange HookRun = "OnChange"
-	// HookAlways runs a hook in every sync.
-	HookAlways HookRun = "Always"
-)
-
-// Hook is one lifecycle hook.
-type Hook struct {
-	// Name of the hook, unique in its list.
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
-	// +kubebuilder:validation:MaxLength=40
-	Name string `json:"name"`
-
-	// Run is OnChange (the render or the hook differ from the hook's last success, or a person asked for the sync) or
-	// Always (in every sync). Default: OnChange.
-	// +kubebuilder:default=OnChange
-	// +optional
-	Run HookRun `json:"run,omitempty"`
-
-	// Timeout of one try of the hook. Default: 10m.
-	// +kubebuilder:default="10m"
-	// +optional
-	Timeout *metav1.Duration `json:"timeout,omitempty"`
-
-	// Retries is how often a failed hook is tried again inside the same sync. Default: 0.
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=10
-	// +optional
-	Retries int32 `json:"retries,omitempty"`
-
-	// Job is run in the target cluster. It belongs to one sync: the outcome of a Job of another sync never counts.
-	Job *JobHook `json:"job"`
-}
-
-// JobHook is a batch/v1 Job, made from a template.
-type JobHook struct {
-	// Namespace of the Job on the target cluster. It has to exist before the sync. Default: default.
-	// +kubebuilder:default=default
-	// +kubebuilder:validation:MaxLength=63
-	// +optional
-	Namespace string `json:"namespace,omitempty"`
-
-	// Template is the Job to run, as a JobTemplate (batch/v1 JobTemplateSpec, like spec.jobTemplate of a CronJob):
-	// metadata and spec of a Job, so its containers stand in template.spec.template.spec.containers. convoy chooses its
-	// name; ttlSecondsAfterFinished is ignored, since convoy itself removes the Job when the hook runs the next time.
-	// +kubebuilder:pruning:PreserveUnknownFields
-	// +kubebuilder:validation:Schemaless
-	// +kubebuilder:validation:Type=object
-	Template batchv1.JobTemplateSpec `json:"template"`
 }

@@ -269,6 +269,9 @@ type HookStatus struct {
 	Name string `json:"name"`
 	// Phase is preSync or postSync.
 	Phase string `json:"phase"`
+	// Type is job, http or workflow.
+	// +optional
+	Type string `json:"type,omitempty"`
 	// Result is Succeeded or Failed.
 	Result string `json:"result"`
 	// Message says why it failed.
@@ -280,6 +283,9 @@ type HookStatus struct {
 	// Definition is a hash of the hook's definition.
 	// +optional
 	Definition string `json:"definition,omitempty"`
+	// StartedAt is when its last try began.
+	// +optional
+	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 	// FinishedAt is when it ended.
 	FinishedAt metav1.Time `json:"finishedAt"`
 }

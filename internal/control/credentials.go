@@ -69,5 +69,23 @@ func (c *Client) Access(ctx context.Context, rel *v1alpha1.Release) (Access, err
 	return access, nil
 }
 
+// SecretValue reads the value of a key of a Secret. It fails with a *MissingError when there is none; no error holds a
+// value.
+func (c *Client) SecretValue(ctx context.Context, namespace, name, key string) ([]byte, error) {
+	secret := &corev1.Secret{}
+	err := retry(ctx, func() error { return c.client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, secret) })
+	if apierrors.IsNotFound(err) {
+		return nil, missingf("Secret %q is not in namespace %s: create it", name, namespace)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read Secret %s/%s: %w", namespace, name, err)
+	}
+	value, found := secret.Data[key]
+	if !found {
+		return nil, missingf("Secret %s/%s has no key %q", namespace, name, key)
+	}
+	return value, nil
+}
+
 // Config is the connection to the control cluster itself, for Releases without a clusterRef.
 func (c *Client) Config() *rest.Config { return c.cfg }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"convoy.dev/convoy/api/v1alpha1"
 )
@@ -89,7 +90,7 @@ func TestRetries_S7_D22(t *testing.T) {
 // leaves visits every value of a spec that a person can set, pointers and lists filled with one element.
 func leaves(v reflect.Value, path string, visit func(path string, v reflect.Value)) {
 	switch v.Interface().(type) {
-	case metav1.Duration, batchv1.JobTemplateSpec:
+	case metav1.Duration, batchv1.JobTemplateSpec, runtime.RawExtension, map[string]string:
 		visit(path, v)
 		return
 	}
@@ -127,6 +128,12 @@ func put(t *testing.T, v reflect.Value, second bool) {
 		return
 	case *batchv1.JobTemplateSpec:
 		value.Name = fmt.Sprint(n)
+		return
+	case *runtime.RawExtension:
+		value.Raw = fmt.Appendf(nil, `{"n":%d}`, n)
+		return
+	case *map[string]string:
+		*value = map[string]string{"n": fmt.Sprint(n)}
 		return
 	}
 	switch v.Kind() {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"convoy.dev/convoy/api/v1alpha1"
@@ -168,35 +167,4 @@ func TestWorkflowIDs(t *testing.T) {
 	require.ErrorContains(t, CheckNames("team-a", strings.Repeat("x", 195)), "201 bytes")
 	require.Error(t, CheckNames("", "x"))
 	require.Error(t, CheckNames("a:b", "x"), "a:b/c and a/b:c would share an id")
-}
-
-// D25: each try of each sync has a Job of its own, and the same try the same.
-func TestHookJobName(t *testing.T) {
-	job := HookJob{"uid", "preSync", "migrate", "sha256:1", "run", 1}
-	require.Equal(t, job.Name(), job.Name())
-	seen := map[string]bool{job.Name(): true}
-	for _, other := range []HookJob{
-		{"uid2", "preSync", "migrate", "sha256:1", "run", 1},
-		{"uid", "postSync", "migrate", "sha256:1", "run", 1},
-		{"uid", "preSync", "migrate", "sha256:2", "run", 1},
-		{"uid", "preSync", "migrate", "sha256:1", "run2", 1},
-		{"uid", "preSync", "migrate", "sha256:1", "run", 2},
-		{"uid", "preSync", strings.Repeat("m", 33) + "-" + strings.Repeat("n", 6), "sha256:1", "run", 2147483647},
-	} {
-		require.Regexp(t, `^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`, other.Name())
-		require.LessOrEqual(t, len(other.Name()), 63)
-		require.False(t, seen[other.Name()])
-		seen[other.Name()] = true
-	}
-}
-
-// D25: what a hook does makes its definition, not when or how often it runs.
-func TestHookDefinition(t *testing.T) {
-	hook := v1alpha1.Hook{Name: "migrate", Job: &v1alpha1.JobHook{Namespace: "shop"}}
-	base := HookDefinition(hook)
-	hook.Retries, hook.Run, hook.Timeout = 3, v1alpha1.HookAlways, &metav1.Duration{Duration: time.Second}
-	require.Equal(t, base, HookDefinition(hook))
-	hook.Job.Template = batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{BackoffLimit: new(int32(1))}}
-	require.NotEqual(t, base, HookDefinition(hook))
-	require.NotPanics(t, func() { HookDefinition(v1alpha1.Hook{Name: "none"}) })
 }

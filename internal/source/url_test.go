@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
@@ -163,22 +162,6 @@ func TestLocalAddressesAreRefused(t *testing.T) {
 	_, err := get(t, Options{}, base)
 	require.EqualError(t, err, base+" leads to 127.0.0.1, a loopback address: the operator has to allow that")
 	require.False(t, IsRetryable(err))
-}
-
-func TestKindsOfAddresses(t *testing.T) {
-	for address, want := range map[string]string{
-		"127.0.0.1": "loopback", "::1": "loopback", "::ffff:127.0.0.1": "loopback", "64:ff9b::7f00:1": "loopback", "2002:7f00:1::": "loopback", "::127.0.0.1": "loopback",
-		"0.0.0.0": "unspecified", "::": "unspecified", "0.1.2.3": "unspecified",
-		"169.254.169.254": "link-local", "fe80::1": "link-local", "fe80::1%eth0": "link-local", "::ffff:169.254.169.254": "link-local", "64:ff9b::a9fe:a9fe": "link-local",
-		"224.0.0.1": "multicast", "ff02::1": "multicast", "255.255.255.255": "multicast",
-		"fd00:ec2::254": "metadata", "168.63.129.16": "metadata", "100.100.100.200": "metadata",
-		"10.0.0.1": "", "192.168.1.1": "", "172.16.0.1": "", "fd00::1": "", "8.8.8.8": "", "2606:4700::1": "", "100.64.0.1": "",
-	} {
-		kind := localKind(netip.MustParseAddr(address))
-		require.Equal(t, want == "", kind == "", "%s: %s", address, kind)
-		require.Contains(t, kind, want, address)
-	}
-	require.Error(t, refuseLocal("tcp", "nonsense", nil))
 }
 
 func TestRedirects(t *testing.T) {
