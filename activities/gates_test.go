@@ -89,7 +89,7 @@ func TestAwaitWave_D24_judges_by_expressions(t *testing.T) {
 	in := WaveInput{Sync: w.sync(), Wave: 0, Blocks: 1, Current: "data.phase == 'done'", Failed: "data.phase == 'broken'"}
 	w.looked = map[string]map[string]any{"a": phase("done")}
 	message := w.fails(w.a.AwaitWave, in, Waiting)
-	require.Equal(t, "wave 1 waits for wave 0: ConfigMap team-a/b: not found", message)
+	require.Equal(t, "wave 1 waits for wave 0: ConfigMap team-a/b: not found, since 2026-01-01T12:00:00Z", message)
 	require.Equal(t, "inspect a, inspect b", w.changes("inspect", "health"))
 	w.looked["b"] = phase("begun")
 	require.Contains(t, w.fails(w.a.AwaitWave, in, Waiting), "ConfigMap team-a/b: not true yet: data.phase == 'done'")
@@ -112,7 +112,7 @@ func TestAwaitWave_the_final_gate_stands_on_the_last_wave(t *testing.T) {
 	began := metav1.NewTime(w.now.Add(-time.Hour)) // long before the gate
 	w.rel.Status.Waves = []v1alpha1.WaveStatus{{Wave: 0, Phase: v1alpha1.WaveApplied}, {Wave: 1, Phase: v1alpha1.WaveApplied, StartedAt: &began}}
 	w.health.Blockers = []release.Unhealthy{{Ref: cmRef("b"), Message: "not yet"}}
-	require.Equal(t, "the final gate waits for wave 1: ConfigMap team-a/b: not yet", w.fails(w.a.AwaitWave, w.atFinalGate(), Waiting))
+	require.Equal(t, "the final gate waits for wave 1: ConfigMap team-a/b: not yet, since 2026-01-01T12:00:00Z", w.fails(w.a.AwaitWave, w.atFinalGate(), Waiting))
 	wave := w.rel.Status.Waves[1]
 	require.Equal(t, v1alpha1.WaveApplied, wave.Phase)
 	require.Equal(t, "ConfigMap team-a/b", wave.BlockedBy[0].Object)
