@@ -122,7 +122,7 @@ func TestSyncWorkflow_a_workflow_hook_without_a_worker(t *testing.T) {
 // D25: retries are new workflows.
 func TestSyncWorkflow_D25_retries_a_workflow_hook(t *testing.T) {
 	s := newStage(t, smokePlan("preSync", 2))
-	s.smoke(func(ctx workflow.Context, call activities.HookCall) (string, error) {
+	s.smoke(func(_ workflow.Context, call activities.HookCall) (string, error) {
 		if call.Try < 3 {
 			return "", errors.New("not yet")
 		}
@@ -180,7 +180,9 @@ func TestSyncWorkflow_D16_a_workflow_hook_of_a_fenced_sync(t *testing.T) {
 // SPEC 4: the query says which workflow is waited for.
 func TestSyncWorkflow_says_which_workflow_hook_it_waits_for(t *testing.T) {
 	s := newStage(t, smokePlan("postSync", 0))
-	s.smoke(func(ctx workflow.Context, _ activities.HookCall) (string, error) { return "", workflow.Sleep(ctx, 20*time.Second) })
+	s.smoke(func(ctx workflow.Context, _ activities.HookCall) (string, error) {
+		return "", workflow.Sleep(ctx, 20*time.Second)
+	})
 	asked := false
 	s.RegisterDelayedCallback(func() {
 		value, err := s.QueryWorkflow("status")
