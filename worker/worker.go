@@ -67,6 +67,7 @@ func newWorker(ctx context.Context, cfg config, logger *slog.Logger) (*convoyWor
 	if err != nil {
 		return nil, err
 	}
+	w.runs = runs{client: w.client, namespace: cmp.Or(temporal.Namespace, client.DefaultNamespace), searchable: &searchable{}}
 	options := activities.Options{
 		Control: w.releases,
 		Targets: targets{pool: k8s.NewPool(), control: w.releases, serviceAccount: cfg.serviceAccount},
@@ -84,7 +85,6 @@ func newWorker(ctx context.Context, cfg config, logger *slog.Logger) (*convoyWor
 	}
 	sdkworker.SetStickyWorkflowCacheSize(cfg.workflowCache)
 	w.worker = sdkworker.New(w.client, cfg.taskQueue, w.options())
-	w.runs = runs{client: w.client, namespace: cmp.Or(temporal.Namespace, client.DefaultNamespace), searchable: &searchable{}}
 	register(w.worker, &workflows.Workflows{HeartbeatTimeout: cfg.heartbeatTimeout, MaxLoopEvents: cfg.loopHistoryEvents}, activities.New(options))
 	return w, nil
 }
