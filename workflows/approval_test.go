@@ -367,4 +367,3 @@ func TestSyncWorkflow_approval_that_cannot_be_shown(t *testing.T) {
 		s.ends("DeployFailed", calls+", record DeployFailed")
 	}
 }
-
