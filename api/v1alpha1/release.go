@@ -203,7 +203,7 @@ type SyncPolicy struct {
 	// +optional
 	Waves []WavePolicy `json:"waves,omitempty"`
 
-	// FinalGate is what a sync waits for once its last wave is applied and before it prunes. Without it it goes on at
+	// FinalGate is what a sync waits for once its last wave is applied and before it prunes. Where there is none it goes on at
 	// once.
 	// +optional
 	FinalGate *FinalGate `json:"finalGate,omitempty"`
