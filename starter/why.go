@@ -159,7 +159,7 @@ func (f facts) applied() string {
 	if last == nil {
 		return "No render was ever applied whole."
 	}
-	return fmt.Sprintf("Applied is %s, last confirmed %s ago.", renderOf(last.Digest, last.Revision), since(last.FinishedAt, f.now))
+	return fmt.Sprintf("Applied is %s, last applied whole %s ago.", renderOf(last.Digest, last.Revision), since(last.FinishedAt, f.now))
 }
 
 func (f facts) deleting() []string {
@@ -203,7 +203,7 @@ func (f facts) vanished(last *v1alpha1.Attempt) []string {
 	return []string{
 		fmt.Sprintf("%s: the sync that began %s (run %s) has ended in Temporal without saying so in the Release: it was terminated, or the Release is a moment behind.",
 			f.name(), ago(last.StartedAt, f.now), last.RunID),
-		f.byItself("The loop sees that with its next look, %s, and syncs again, which repairs what it left open.", f.nextLook()),
+		f.byItself("The loop sees that by itself and syncs again, which repairs what it left open."),
 		fmt.Sprintf("To sync now: `convoy sync %s`.", f.name()),
 	}
 }
@@ -223,10 +223,23 @@ func (f facts) ended(last *v1alpha1.Attempt) []string {
 	if applied.Status == metav1.ConditionTrue || applied.Reason == "" && last.Result == v1alpha1.ResultSucceeded {
 		return f.idle(applied)
 	}
+	reason := orElse(applied.Reason, last.Reason)
 	return append([]string{
-		fmt.Sprintf("The last sync of %s, of %s, ended as %s%s: %s", f.name(), renderOf(last.Digest, last.Revision),
-			orElse(applied.Reason, last.Reason), f.since(applied.LastTransitionTime), quote(orElse(applied.Message, last.Message))),
-	}, f.afterFailure(release.Reason(orElse(applied.Reason, last.Reason)))...)
+		fmt.Sprintf("The last sync of %s, of %s, ended as %s%s: %s", f.name(), renderOf(last.Digest, last.Revision), reason, f.endedAt(last),
+			quote(orElse(applied.Message, last.Message))),
+	}, append(f.afterFailure(release.Reason(reason)), f.applied())...)
+}
+
+// endedAt is " 60s ago (2026-11-30T11:59:00Z), and nothing was applied whole since 2026-11-30T11:00:00Z".
+func (f facts) endedAt(last *v1alpha1.Attempt) string {
+	text := ""
+	if last.FinishedAt != nil {
+		text = " " + ago(*last.FinishedAt, f.now)
+	}
+	if began := f.condition(v1alpha1.ConditionApplied).LastTransitionTime; !began.IsZero() && began.Before(&last.StartedAt) {
+		text += ", and Applied is False since " + stamp(began.Time)
+	}
+	return text
 }
 
 func (f facts) rejected(last *v1alpha1.Attempt, veto string) []string {
@@ -310,7 +323,7 @@ func (f facts) source() string {
 func (f facts) timedOut() string {
 	for i := range f.rel.Status.Waves {
 		wave := &f.rel.Status.Waves[i]
-		if len(wave.BlockedBy) > 0 && wave.Phase != v1alpha1.WavePending {
+		if len(wave.BlockedBy) > 0 && wave.Phase != v1alpha1.WavePending && !isApproval(wave) {
 			return fmt.Sprintf("It waited for %s", quote(f.blockers(wave)))
 		}
 	}

@@ -126,7 +126,7 @@ func TestWhyAnswersInEveryState(t *testing.T) {
 			withCondition(rel, "Ready", "False", "OutOfSync", "applied is a, the source has b")
 		}), []string{"is out of sync, for 60s", "applied is a, the source has b.", "`convoy diff team-a/shop` shows", "`convoy sync team-a/shop` starts it."}, nil},
 		{"unappliable", rests("Unappliable", "Deployment x: spec.replicas: bad", nil),
-			[]string{"ended as Unappliable, for 60s", "spec.replicas: bad.", "Nothing was applied.", "another render or a change of the Release", "correct them; `convoy diff team-a/shop`", "`convoy sync team-a/shop`"}, nil},
+			[]string{"ended as Unappliable 60s ago (2026-11-30T11:59:00Z)", "spec.replicas: bad.", "Nothing was applied.", "another render or a change of the Release", "correct them; `convoy diff team-a/shop`", "`convoy sync team-a/shop`"}, nil},
 		{"bad render", rests("RenderFailed", "line 3: no kind", nil),
 			[]string{"RenderFailed", "line 3: no kind.", "correct the source (spec.source.inline)"}, []string{"hunter2"}},
 		{"source out of reach", rests("RenderFailed", "503", func(rel *v1alpha1.Release) {
@@ -167,22 +167,22 @@ func TestWhyAnswersInEveryState(t *testing.T) {
 			rel.Spec.SyncPolicy.Waves = []v1alpha1.WavePolicy{{Wave: 1, Health: &v1alpha1.WaveHealth{Timeout: &metav1.Duration{Duration: 10 * time.Minute}}}}
 			rel.Status.Waves = append(rel.Status.Waves, v1alpha1.WaveStatus{Wave: 2, Phase: v1alpha1.WavePending})
 		}), []string{
-			"team-a/shop: wave 1 waits, for 95s (since 2026-11-30T11:58:25Z) for Deployment shop/web (1/3[31m available) and 22 more objects.",
-			"once it is healthy wave 1 begins, and 1 more wave follows it by itself, or the sync ends as WaveTimeout about in 8m20s",
+			"team-a/shop: wave 1 waits for Deployment shop/web (1/3[31m available) and 22 more objects, for 95s (since 2026-11-30T11:58:25Z).",
+			"once it is healthy, wave 1 begins by itself (1 more wave follows), or the sync ends as WaveTimeout about in 8m20s",
 			"`kubectl describe deployment web -n shop` on cluster prod-eu", "a change of the Release or another render ends the wait",
 			"`temporal activity complete --workflow-id sync:team-a:shop --activity-id await-wave-1 --result null",
 		}, nil},
 		{"waits, Temporal down", func() facts {
 			f := running(nil)
 			return facts{rel: f.rel, now: noon, noTemporal: "it cannot be reached"}
-		}(), []string{"wave 1 waits, for 95s", "Temporal was not asked"}, nil},
+		}(), []string{"22 more objects, for 95s", "Temporal was not asked"}, nil},
 		{"waits, worker down", func() facts { f := running(nil); f.silent = "convoy"; return f }(),
-			[]string{"wave 1 waits, for 95s", "No worker polls task queue convoy"}, []string{"by itself"}},
+			[]string{"22 more objects, for 95s", "No worker polls task queue convoy"}, []string{"by itself"}},
 		{"waits for time", running(func(rel *v1alpha1.Release, _ *openSync) {
 			rel.Status.Waves[1].BlockedBy = []v1alpha1.Blocker{{Object: "wave 0", Message: "waits until 2026-11-30T12:05:00Z after wave 0 was applied", Since: before(time.Minute)}}
 		}), []string{"wave 1 waits for time, for 60s", "it waits until 2026-11-30T12:05:00Z", "Then wave 1 begins by itself.", "Nobody has to act"}, nil},
 		{"waits for a person", running(approvalAt(false)), []string{
-			"wave 1 waits for a person, for 5m (since 2026-11-30T11:55:00Z), for as long as it takes.", "Once render bbbbbbbbbbbb is approved, wave 1 begins;",
+			"wave 1 waits for a person, for 5m (since 2026-11-30T11:55:00Z), for as long as it takes.", "Once render bbbbbbbbbbbb is approved, wave 1 begins by itself;",
 			"`convoy approve team-a/shop --wave 1 --digest " + digestB + "`, or `convoy reject`",
 		}, nil},
 		{"final gate", running(approvalAt(true)), []string{
@@ -192,7 +192,7 @@ func TestWhyAnswersInEveryState(t *testing.T) {
 		{"approved a moment ago", running(func(rel *v1alpha1.Release, open *openSync) {
 			approvalAt(false)(rel, open)
 			rel.Status.Waves[1].Approval.Decision = v1alpha1.Approved
-		}), []string{"a sync of render bbbbbbbbbbbb", "It goes on by itself"}, []string{"waits for a person"}},
+		}), []string{"a sync runs", "of render bbbbbbbbbbbb", "It goes on by itself"}, []string{"waits for a person"}},
 		{"paused", running(func(_ *v1alpha1.Release, open *openSync) {
 			open.step = &pendingStep{id: "await-wave-1", attempt: 3, paused: &pause{by: "ann", reason: "maintenance", at: noon.Add(-time.Minute)}}
 		}), []string{
@@ -203,7 +203,7 @@ func TestWhyAnswersInEveryState(t *testing.T) {
 			rel.Status.Waves[1].Phase, rel.Status.Waves[1].BlockedBy = v1alpha1.WaveApplying, nil
 			open.query = &workflows.SyncStatus{Step: "apply"}
 			open.step = &pendingStep{id: "apply-wave-1", attempt: 1, progress: activities.Progress{Wave: int32p(1), Done: 3, Total: 12}}
-		}), []string{"a sync of render bbbbbbbbbbbb, revision v2, asked for by alice, forced runs, for 2m", "at: apply, wave 1, 3 of 12 objects.", "`convoy status team-a/shop --watch`"}, nil},
+		}), []string{"a sync runs, for 2m (since 2026-11-30T11:58:00Z), of render bbbbbbbbbbbb, revision v2, asked for by alice, forced", "at: apply, wave 1, 3 of 12 objects.", "`convoy status team-a/shop --watch`"}, nil},
 		{"runs, tries again", running(func(rel *v1alpha1.Release, open *openSync) {
 			rel.Status.LastAttempted.RunID = "run-1" // status is about the sync before
 			open.step = &pendingStep{id: "dry-run", attempt: 4, lastFailure: "no answer", nextTry: noon.Add(8 * time.Second)}

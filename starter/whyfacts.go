@@ -25,7 +25,7 @@ func (p *program) whyCommand() *cobra.Command {
 		Long: `Say in one paragraph what a Release waits for, since when, what happens next, and who can unblock it, with the command
 that does. It answers from the Release, and from Temporal where that answers within two seconds; it needs no worker.`,
 		Example: `  convoy why team-a/shop
-  team-a/shop: wave 1 waits, for 95s (since 2026-11-30T11:58:25Z) for Deployment shop/web (1/3 available). …`,
+  team-a/shop: wave 1 waits for Deployment shop/web (1/3 available), for 95s (since 2026-11-30T11:58:25Z). …`,
 		Args:              oneRelease,
 		ValidArgsFunction: p.completeRelease,
 		RunE: does(func(ctx context.Context, args []string) error {

@@ -33,13 +33,17 @@ func (f facts) statusIsOfSync() bool {
 	return last != nil && last.Result == v1alpha1.ResultRunning && (f.sync == nil || f.sync.runID == last.RunID)
 }
 
-// theSync is "a sync of render aaaaaaaaaaaa, asked for by alice, runs, for 2m (since …)".
+// theSync is "a sync runs, for 2m (since …), of render aaaaaaaaaaaa, asked for by alice".
 func (f facts) theSync() string {
 	if !f.statusIsOfSync() {
 		return fmt.Sprintf("a sync runs%s", f.since(metav1.NewTime(f.sync.startedAt)))
 	}
 	last := f.rel.Status.LastAttempted
-	return fmt.Sprintf("a sync of %s%s runs%s", renderOf(last.Digest, last.Revision), askedBy(last.RequestedBy, last.Force), f.since(last.StartedAt))
+	render := ""
+	if last.Digest != "" {
+		render = ", of " + renderOf(last.Digest, last.Revision)
+	}
+	return fmt.Sprintf("a sync runs%s%s%s", f.since(last.StartedAt), render, askedBy(last.RequestedBy, last.Force))
 }
 
 // atStep is ", at: apply: wave 1, 3/12 objects", as the workflow or else Temporal says.
@@ -139,18 +143,18 @@ func (f facts) atGate(wave *v1alpha1.WaveStatus, final bool) []string {
 		first := wave.BlockedBy[0]
 		return []string{
 			fmt.Sprintf("%s: %s waits for time%s: it %s", f.name(), gate, f.since(first.Since), quote(first.Message)),
-			f.byItself("Then %s by itself.", f.begins(wave, final)), "Nobody has to act" + f.endTheWait() + ".",
+			f.byItself("Then %s.", f.begins(wave, final)), "Nobody has to act" + f.endTheWait() + ".",
 		}
 	}
 	return f.atHealth(wave, gate, final)
 }
 
-// begins is "wave 1 begins, and 2 more waves follow it".
+// begins is "wave 1 begins by itself (2 more waves follow)".
 func (f facts) begins(wave *v1alpha1.WaveStatus, final bool) string {
 	if final {
-		return "the sync goes on to its prune"
+		return "the sync goes on to its prune by itself"
 	}
-	text := fmt.Sprintf("wave %d begins", wave.Wave)
+	text := fmt.Sprintf("wave %d begins by itself", wave.Wave)
 	later := 0
 	for i := range f.rel.Status.Waves {
 		if f.rel.Status.Waves[i].Wave > wave.Wave {
@@ -160,9 +164,9 @@ func (f facts) begins(wave *v1alpha1.WaveStatus, final bool) string {
 	switch later {
 	case 0:
 	case 1:
-		text += ", and 1 more wave follows it"
+		text += " (1 more wave follows)"
 	default:
-		text += fmt.Sprintf(", and %d more waves follow it", later)
+		text += fmt.Sprintf(" (%d more waves follow)", later)
 	}
 	return text
 }
@@ -180,8 +184,8 @@ func (f facts) atHealth(wave *v1alpha1.WaveStatus, gate string, final bool) []st
 	first := wave.BlockedBy[0]
 	skip := "await-" + gateStep(wave, final)
 	out := []string{
-		fmt.Sprintf("%s: %s waits%s for %s", f.name(), gate, f.since(first.Since), quote(f.blockers(wave))),
-		f.byItself("That is looked at every 2 to 15 seconds, and once it is healthy %s by itself%s.", f.begins(wave, final), f.giveUp(wave, final)),
+		fmt.Sprintf("%s: %s waits for %s%s.", f.name(), gate, f.blockers(wave), f.since(first.Since)),
+		f.byItself("That is looked at every 2 to 15 seconds, and once it is healthy, %s%s.", f.begins(wave, final), f.giveUp(wave, final)),
 		fmt.Sprintf("Whoever owns %s has to mend it: `%s`%s%s.", first.Object, describe(first.Object), f.onCluster(), f.endTheWait()),
 	}
 	return append(out, fmt.Sprintf("To go on without it: `temporal activity complete --workflow-id %s --activity-id %s --result null --identity \"NAME: REASON\"`.", f.syncID(), skip))
@@ -198,7 +202,7 @@ func gateStep(wave *v1alpha1.WaveStatus, final bool) string {
 // blockers is "Deployment shop/web (1/3 available) and 22 more".
 func (f facts) blockers(wave *v1alpha1.WaveStatus) string {
 	first := wave.BlockedBy[0]
-	text := fmt.Sprintf("%s (%s)", first.Object, oneLine(first.Message))
+	text := fmt.Sprintf("%s (%s)", first.Object, fit(oneLine(first.Message), whyMessage))
 	if more := max(int(wave.BlockedByTotal), len(wave.BlockedBy)) - 1; more > 0 {
 		text += " and " + release.Count(more, "more object")
 	}
