@@ -6,12 +6,16 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"convoy.dev/convoy/api/v1alpha1"
+	"convoy.dev/convoy/internal/control"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -159,4 +163,66 @@ func TestWatchEndsWellOnCtrlC(t *testing.T) {
 	w.ends(exitDone)
 	require.Equal(t, exitNotFound, s.run("status", s.namespace+"/nope", "--watch").code)
 	require.Equal(t, exitUsage, s.run("status", s.namespace+"/nope", "--watch", "-o", "json").code)
+}
+
+// flaky refuses the first watch and the read after it, and ends the second watch at once.
+type flaky struct {
+	reads, watches  atomic.Int32
+	refused, closed atomic.Int32
+}
+
+func (f *flaky) send(next http.RoundTripper, req *http.Request) (*http.Response, error) {
+	watches := req.URL.Query().Has("watch")
+	switch {
+	case watches && f.watches.Add(1) == 1, !watches && strings.Contains(req.URL.Path, "/releases/") && f.reads.Add(1) == 2:
+		f.refused.Add(1)
+		return nil, syscall.ECONNREFUSED
+	}
+	answer, err := next.RoundTrip(req)
+	if watches && err == nil && f.watches.Load() == 2 {
+		f.closed.Add(1)
+		_ = answer.Body.Close()
+		answer.Body = http.NoBody
+	}
+	return answer, err
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// A watch goes on after the control cluster was out of reach, and after the API server has ended it.
+func TestWatchSurvivesItsConnection(t *testing.T) {
+	s := newStack(t)
+	s.release("shop", configMap("a", ""), pruning)
+	broken := &flaky{}
+	s.cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTrip(func(req *http.Request) (*http.Response, error) { return broken.send(next, req) })
+	})
+	cluster, err := control.New(s.cfg)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	seen, lost, ended := make(chan *v1alpha1.Release, 10), make(chan error, 10), make(chan error, 1)
+	go func() {
+		ended <- cluster.Watch(ctx, s.namespace, "shop", func(rel *v1alpha1.Release) { seen <- rel }, func(err error) { lost <- err })
+	}()
+	require.Nil(t, (<-seen).Status.LastAttempted)
+	require.ErrorIs(t, <-lost, syscall.ECONNREFUSED)
+	require.ErrorIs(t, <-lost, syscall.ECONNREFUSED)
+	s.status("shop", unchanged)
+	for (<-seen).Status.LastAttempted == nil {
+		continue
+	}
+	s.status("shop", func(status *v1alpha1.ReleaseStatus) { status.WavesTotal = 7 })
+	for (<-seen).Status.WavesTotal != 7 {
+		continue
+	}
+	s.status("shop", func(status *v1alpha1.ReleaseStatus) { status.WavesTotal = 8 })
+	for (<-seen).Status.WavesTotal != 8 {
+		continue
+	}
+	require.EqualValues(t, 2, broken.refused.Load())
+	require.Positive(t, broken.closed.Load())
+	cancel()
+	require.ErrorIs(t, <-ended, context.Canceled)
 }

@@ -300,12 +300,12 @@ func (f facts) retry() string {
 	return f.byItself("convoy tries again by itself %s%s.", f.nextLook(), row)
 }
 
-// another says what makes convoy try once more what it would not repeat as it is.
+// another says when convoy tries once more what is not retried with backoff.
 func (f facts) another() string {
 	if f.manual() {
 		return "convoy does not try that again by itself, since its mode is Manual."
 	}
-	return f.byItself("convoy waits for another render or a change of the Release and then syncs by itself; it looks next %s.", f.nextLook())
+	return f.byItself("convoy tries again by itself %s, and at once after a change of the Release.", f.nextLook())
 }
 
 // source names where the manifests come from; a URL may hold what is not for everybody.

@@ -126,7 +126,7 @@ func TestWhyAnswersInEveryState(t *testing.T) {
 			withCondition(rel, "Ready", "False", "OutOfSync", "applied is a, the source has b")
 		}), []string{"is out of sync, for 60s", "applied is a, the source has b.", "`convoy diff team-a/shop` shows", "`convoy sync team-a/shop` starts it."}, nil},
 		{"unappliable", rests("Unappliable", "Deployment x: spec.replicas: bad", nil),
-			[]string{"ended as Unappliable 60s ago (2026-11-30T11:59:00Z)", "spec.replicas: bad.", "Nothing was applied.", "another render or a change of the Release", "correct them; `convoy diff team-a/shop`", "`convoy sync team-a/shop`"}, nil},
+			[]string{"ended as Unappliable 60s ago (2026-11-30T11:59:00Z)", "spec.replicas: bad.", "Nothing was applied.", "tries again by itself in 3m (2026-11-30T12:03:00Z), and at once after a change of the Release.", "correct them; `convoy diff team-a/shop`", "`convoy sync team-a/shop`"}, nil},
 		{"bad render", rests("RenderFailed", "line 3: no kind", nil),
 			[]string{"RenderFailed", "line 3: no kind.", "correct the source (spec.source.inline)"}, []string{"hunter2"}},
 		{"source out of reach", rests("RenderFailed", "503", func(rel *v1alpha1.Release) {
