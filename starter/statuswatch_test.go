@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// SPEC 4: waves with bars, and what blocks them since when, from the status of the Release alone.
+// S31: waves with bars, and what blocks them since when, from the status of the Release alone.
 func TestWatchDrawsWhatTheReleaseSays(t *testing.T) {
 	rel := waitingRelease()
 	got := progressOfRelease(rel, noon).draw("team-a/shop -> prod-eu", 0, 120, 40)
@@ -65,7 +65,7 @@ func TestWatchGoesOnBetweenStates(t *testing.T) {
 		states, ended := make(chan releaseView), make(chan error)
 		go func() {
 			states <- releaseView{rel: waitingRelease()}
-			time.Sleep(5 * lookEvery)
+			<-time.After(5 * lookEvery)
 			states <- releaseView{lost: errors.New("refused")}
 			ended <- io.EOF
 		}()

@@ -87,7 +87,7 @@ func approvalAt(final bool) func(*v1alpha1.Release, *openSync) {
 	}
 }
 
-// SPEC 4: what is waited for, since when, what happens next, and who can unblock it, for each state of a Release.
+// SPEC 4, D10: what is waited for, since when, what happens next, and who can unblock it, for each state of a Release.
 func TestWhyAnswersInEveryState(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
