@@ -30,6 +30,8 @@ type facts struct {
 	syncKnown bool
 	// silent is a task queue that the loop or the sync waits on and that no worker polls; empty when there is none.
 	silent string
+	// mute is a task queue that had a worker a moment ago, as Temporal believes for some minutes, and where none answered.
+	mute string
 }
 
 // openSync is a sync that has not ended.
@@ -355,6 +357,8 @@ func (f facts) noLoop() string {
 	switch {
 	case f.silent != "":
 		return fmt.Sprintf("No worker polls task queue %[1]s, so nothing goes on until one is started: `worker --task-queue %[1]s`.", f.silent)
+	case f.mute != "":
+		return fmt.Sprintf("No worker answered within %[1]s: where that stays so, none serves task queue %[2]s any more, and nothing goes on until `worker --task-queue %[2]s` runs.", loopFor, f.mute)
 	case f.loop == nil || f.loop.running:
 		return ""
 	}

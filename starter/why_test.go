@@ -103,6 +103,8 @@ func TestWhyAnswersInEveryState(t *testing.T) {
 			[]string{"Its loop does not run (not found)", "within ten minutes, or now `convoy reconcile team-a/shop`."}, []string{"by itself, in seconds"}},
 		{"no worker", func() facts { f := fresh(nil); f.silent = "convoy"; return f }(),
 			[]string{"No worker polls task queue convoy, so nothing goes on until one is started: `worker --task-queue convoy`."}, []string{"in seconds"}},
+		{"a worker that has gone", func() facts { f := running(nil); f.mute = "convoy"; return f }(),
+			[]string{"wave 1 waits for", "No worker answered within 2s: where that stays so, none serves task queue convoy any more", "`worker --task-queue convoy`"}, nil},
 		{"no Temporal", facts{rel: fresh(nil).rel, now: noon, noTemporal: "it cannot be reached"},
 			[]string{"was never synced", "Temporal was not asked (it cannot be reached): this is what the Release says"}, nil},
 		{"suspended", rests("Succeeded", "", func(rel *v1alpha1.Release) {

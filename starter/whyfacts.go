@@ -75,8 +75,14 @@ func (p *program) gather(ctx context.Context, rel *v1alpha1.Release) facts {
 	if f.silent == "" {
 		f.askWorkers(ctx, t, key)
 	}
+	if asked := loop.running || f.sync != nil; asked && f.noTemporal == "" && f.silent == "" && !f.answered() {
+		f.mute = queues[0]
+	}
 	return f
 }
+
+// answered reports whether a worker answered for the loop or for the sync.
+func (f facts) answered() bool { return f.doing != nil || f.sync != nil && f.sync.query != nil }
 
 func both(one, other func()) {
 	var group sync.WaitGroup

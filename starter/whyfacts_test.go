@@ -65,6 +65,20 @@ func TestWhyOnTheCluster(t *testing.T) {
 	require.Equal(t, exitNotFound, s.run("why", s.namespace+"/nope").code)
 }
 
+// Temporal believes for minutes in a worker that has gone.
+func TestWhyNoticesAWorkerThatHasGone(t *testing.T) {
+	s := newStack(t)
+	c := s.temporalClient("")
+	w := worker.New(c.Client, s.namespace, worker.Options{})
+	w.RegisterWorkflowWithOptions(standIn, workflow.RegisterOptions{Name: "SyncWorkflow"})
+	require.NoError(t, w.Start())
+	arg := s.release("shop", configMap("a", ""), pruning)
+	s.open(c, "shop", "SyncWorkflow")
+	require.Contains(t, s.why(arg), ", at: apply.")
+	w.Stop()
+	require.Regexp(t, "No worker (answered within 2s|polls task queue "+s.namespace+")", s.why(arg))
+}
+
 // With a worker there it is the sync itself that says where it is.
 func TestWhyAsksTheSyncItself(t *testing.T) {
 	s := newStack(t)
