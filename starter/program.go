@@ -110,6 +110,7 @@ const examples = `  # once for each cluster that holds Releases: the kinds, and 
   # how are they all, how is one, and what does convoy manage?
   convoy list
   convoy status team-a/shop
+  convoy why team-a/shop
   convoy inventory team-a/shop`
 
 func (p *program) root() *cobra.Command {
@@ -134,7 +135,7 @@ func (p *program) root() *cobra.Command {
 	root.AddGroup(&cobra.Group{ID: groupLook, Title: "Look:"}, &cobra.Group{ID: groupAct, Title: "Act:"}, &cobra.Group{ID: groupSetUp, Title: "Set up:"})
 	root.SetHelpCommandGroupID(groupSetUp)
 	root.SetCompletionCommandGroupID(groupSetUp)
-	root.AddCommand(p.listCommand(), p.statusCommand(), p.inventoryCommand(), p.historyCommand(), p.diffCommand(),
+	root.AddCommand(p.listCommand(), p.statusCommand(), p.whyCommand(), p.inventoryCommand(), p.historyCommand(), p.diffCommand(),
 		p.syncCommand(), p.reconcileCommand(), p.suspendCommand(), p.resumeCommand(), p.pinCommand(), p.unpinCommand(),
 		p.approveCommand(), p.rejectCommand(),
 		p.installCommand(), p.versionCommand(), exitCodesTopic())

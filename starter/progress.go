@@ -21,6 +21,8 @@ type progress struct {
 	// run is the sync that is shown, where several may come one after the other; ended is the last sync that has ended,
 	// and end what became of it.
 	run, ended, end string
+	// sentence: step is a state of its own and no step of a sync.
+	sentence bool
 }
 
 type waveProgress struct {
@@ -29,7 +31,9 @@ type waveProgress struct {
 	objects  int
 	applied  int
 	blockers []string
-	more     int // blockers that are not listed
+	since    []string // for how long each blocks, where that is known
+	more     int      // blockers that are not listed
+	final    bool     // it is the final gate behind the wave that is blocked
 }
 
 // progressOf puts together what a look saw. The workflow knows the order and the phases; the Release's status knows how
@@ -92,7 +96,8 @@ func (p *progress) addStatus(status *v1alpha1.ReleaseStatus, alone bool) {
 		if wave.Phase == v1alpha1.WaveFailed {
 			known.phase = wave.Phase
 		}
-		if known.phase == v1alpha1.WaveWaiting {
+		known.final = wave.Phase == v1alpha1.WaveApplied
+		if known.phase == v1alpha1.WaveWaiting || known.final {
 			for _, blocker := range wave.BlockedBy {
 				known.blockers = append(known.blockers, oneLine(blocker.Object+": "+blocker.Message))
 			}
@@ -166,16 +171,28 @@ func (p progress) draw(title string, elapsed time.Duration, width, height int) [
 
 func (w waveProgress) draw() []string {
 	lines := []string{fmt.Sprintf("  wave %-4d %s %*d/%d  %s", w.number, w.bar(), len(fmt.Sprint(w.objects)), w.applied, w.objects, w.phase)}
-	for i, blocker := range w.blockers {
+	for i := range w.blockers {
 		if i == maxBlockers {
 			break
 		}
-		lines = append(lines, "            blocked by "+blocker)
+		by := "blocked by "
+		if w.final {
+			by = "final gate blocked by "
+		}
+		lines = append(lines, "            "+by+w.blocker(i))
 	}
 	if more := len(w.blockers) + w.more - maxBlockers; more > 0 && len(w.blockers) > 0 {
 		lines = append(lines, fmt.Sprintf("            and %d more", more))
 	}
 	return lines
+}
+
+// blocker is what blocks, and for how long.
+func (w waveProgress) blocker(i int) string {
+	if i >= len(w.since) {
+		return w.blockers[i]
+	}
+	return fmt.Sprintf("%s (%s)", w.blockers[i], w.since[i])
 }
 
 func (w waveProgress) bar() string {
@@ -207,7 +224,10 @@ func (p progress) changes(before progress) []string {
 		lines = append(lines, "render "+release.ShortDigest(p.digest))
 	}
 	if now := withoutCount(p.headline()); now != withoutCount(before.headline()) {
-		lines = append(lines, "step "+now)
+		if !p.sentence {
+			now = "step " + now
+		}
+		lines = append(lines, now)
 	}
 	for _, wave := range p.waves {
 		lines = append(lines, wave.changes(before.wave(wave.number))...)
@@ -247,9 +267,13 @@ func (w waveProgress) changes(before waveProgress) []string {
 	if w.phase != before.phase {
 		lines = append(lines, fmt.Sprintf("wave %d %s (%d/%d objects applied)", w.number, strings.ToLower(string(w.phase)), w.applied, w.objects))
 	}
-	for _, blocker := range w.blockers {
+	for i, blocker := range w.blockers {
 		if !slices.Contains(before.blockers, blocker) {
-			lines = append(lines, fmt.Sprintf("wave %d is blocked by %s", w.number, blocker))
+			what := fmt.Sprintf("wave %d", w.number)
+			if w.final {
+				what = release.GateName(w.number, true)
+			}
+			lines = append(lines, fmt.Sprintf("%s is blocked by %s", what, w.blocker(i)))
 		}
 	}
 	return lines

@@ -48,6 +48,8 @@ type pendingStep struct {
 	progress activities.Progress
 	// waits: it looked and gave its slot back, or it failed and is tried again; lastFailure says why.
 	lastFailure string
+	nextTry     time.Time // zero while a try runs
+	paused      *pause    // nil when nobody paused it
 }
 
 // temporalRun is a sync in Temporal.
@@ -110,7 +112,8 @@ func (r *temporalRun) step(ctx context.Context) *pendingStep {
 }
 
 func stepOf(pending *workflowpb.PendingActivityInfo) *pendingStep {
-	step := &pendingStep{id: pending.ActivityId, attempt: pending.Attempt, lastFailure: pending.GetLastFailure().GetMessage()}
+	step := &pendingStep{id: pending.ActivityId, attempt: pending.Attempt, lastFailure: pending.GetLastFailure().GetMessage(),
+		nextTry: nextTry(pending), paused: pauseOf(pending)}
 	if details := pending.HeartbeatDetails; details != nil {
 		_ = converter.GetDefaultDataConverter().FromPayloads(details, &step.progress)
 	}

@@ -17,18 +17,28 @@ import (
 
 func (p *program) statusCommand() *cobra.Command {
 	var format string
+	var watch bool
 	cmd := &cobra.Command{
 		Use:     "status NAMESPACE/NAME",
 		GroupID: groupLook,
 		Short:   "Show what became of a Release's last sync, and what runs",
 		Long: `Show whether the last render is applied, why not, what runs, the progress of each wave and what blocks it, when convoy
-looks at the Release again, what requests came to, and the history. With -o the status comes as the API server has it.`,
-		Example:           "  convoy status team-a/shop\n  convoy status team-a/shop -o json | jq -r .status.lastSuccessful.digest",
+looks at the Release again, what requests came to, and the history. With -o the status comes as the API server has it.
+
+With --watch it shows the waves with what blocks them, and goes on until Ctrl-C or until the Release is gone: in place in
+a terminal, a line for each change elsewhere. It watches the Release alone, so it works without Temporal and workers.`,
+		Example:           "  convoy status team-a/shop\n  convoy status team-a/shop --watch\n  convoy status team-a/shop -o json | jq -r .status.lastSuccessful.digest",
 		Args:              oneRelease,
 		ValidArgsFunction: p.completeRelease,
 		RunE: does(func(ctx context.Context, args []string) error {
 			if err := checkFormat(format); err != nil {
 				return err
+			}
+			if watch && format != "" {
+				return failf(exitUsage, "--watch draws for people, and -o is for programs: use one of them (`kubectl get release -w -o json` gives both)")
+			}
+			if watch {
+				return p.watchStatus(ctx, args[0])
 			}
 			_, rel, err := p.readRelease(ctx, args[0])
 			if err != nil {
@@ -42,6 +52,7 @@ looks at the Release again, what requests came to, and the history. With -o the 
 		}),
 	}
 	outputFlag(cmd, &format)
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show each change until Ctrl-C")
 	return cmd
 }
 

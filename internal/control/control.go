@@ -24,8 +24,9 @@ import (
 
 // Client talks to the control cluster. It is safe for concurrent use.
 type Client struct {
-	cfg    *rest.Config
-	client client.Client
+	cfg     *rest.Config
+	guarded *rest.Config // cfg with the guard
+	client  client.Client
 
 	mu     sync.Mutex
 	claims map[types.NamespacedName]*claim
@@ -48,7 +49,7 @@ func New(cfg *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("control cluster at %s: %w", cfg.Host, err)
 	}
-	return &Client{cfg: cfg, client: c, claims: map[types.NamespacedName]*claim{}}, nil
+	return &Client{cfg: cfg, guarded: guarded, client: c, claims: map[types.NamespacedName]*claim{}}, nil
 }
 
 // guard asks the guard of the request's context before the request is sent.
@@ -63,15 +64,12 @@ func (g guard) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // Release reads a Release. It fails with release.ErrNotFound when there is none.
 func (c *Client) Release(ctx context.Context, namespace, name string) (*v1alpha1.Release, error) {
-	rel := &v1alpha1.Release{}
-	err := retry(ctx, func() error { return c.client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, rel) })
-	if apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("Release %s/%s: %w", namespace, name, release.ErrNotFound)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read Release %s/%s: %w", namespace, name, err)
-	}
-	return rel, nil
+	var rel *v1alpha1.Release
+	err := retry(ctx, func() (err error) {
+		rel, err = c.read(ctx, namespace, name)
+		return err
+	})
+	return rel, err
 }
 
 // PatchStatus changes the status of a Release by a merge patch that carries the resourceVersion of rel. It fails with
