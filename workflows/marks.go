@@ -56,12 +56,9 @@ func (s *sync) markEnd(ctx workflow.Context, reason string) {
 	if !s.searchable || reason == activities.Refused || reason == activities.Fenced {
 		return
 	}
-	stalled := false
-	switch end := release.Reason(reason); {
-	case release.Retries(end, s.outcome.Sync.Unreachable):
+	stalled := release.Reason(reason) != release.Superseded
+	if release.Retries(release.Reason(reason), s.outcome.Sync.Unreachable) {
 		stalled = s.in.Loop != nil && s.in.Loop.Failures+1 >= release.StuckFailures
-	default:
-		stalled = end != release.Superseded
 	}
 	s.mark(ctx, s.outcome.FailedWave, release.Reason(reason), stalled)
 }
