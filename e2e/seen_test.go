@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,17 +20,31 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 )
 
-// registered makes Temporal know convoy's search attributes, as `convoy install` does.
+// registered makes Temporal know convoy's search attributes, as `convoy install` does. Tests beside this one may do so too.
 func (w *world) registered() {
 	w.Helper()
-	add := &operatorservice.AddSearchAttributesRequest{Namespace: "default", SearchAttributes: map[string]enumspb.IndexedValueType{}}
-	for name, kind := range release.SearchAttributes() {
-		value, err := enumspb.IndexedValueTypeFromString(kind)
-		require.NoError(w, err)
-		add.SearchAttributes[name] = value
-	}
-	_, err := w.temporal.OperatorService().AddSearchAttributes(w.Context(), add)
-	require.NoError(w, err)
+	w.eventually("Temporal knows the search attributes", func() error {
+		list, err := w.temporal.OperatorService().ListSearchAttributes(w.Context(), &operatorservice.ListSearchAttributesRequest{Namespace: "default"})
+		if err != nil {
+			return err
+		}
+		add := &operatorservice.AddSearchAttributesRequest{Namespace: "default", SearchAttributes: map[string]enumspb.IndexedValueType{}}
+		for name, kind := range release.SearchAttributes() {
+			if _, known := list.GetCustomAttributes()[name]; known {
+				continue
+			}
+			if add.SearchAttributes[name], err = enumspb.IndexedValueTypeFromString(kind); err != nil {
+				return err
+			}
+		}
+		if len(add.SearchAttributes) == 0 {
+			return nil
+		}
+		if _, err = w.temporal.OperatorService().AddSearchAttributes(w.Context(), add); err == nil {
+			err = errors.New("they were not known yet")
+		}
+		return err
+	})
 }
 
 // searchable is a sync that takes the search attributes for known from its start: a worker trusts them only 90 s after
