@@ -2,13 +2,12 @@ package workflows
 
 import (
 	"fmt"
-	"strings"
-	"time"
 
 	"convoy.dev/convoy/api/v1alpha1"
 	"convoy.dev/convoy/internal/release"
 
 	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // enter shows which step the sync is at.
@@ -29,46 +28,44 @@ const maxShownWaves = 40
 // show puts the state of the sync into its current details. The Temporal UI asks a worker for them: what is to be read
 // without one stands in the pending activity, in status and in the search attributes.
 func (s *sync) show() {
-	var b strings.Builder
-	fmt.Fprintf(&b, "Release `%s/%s`", s.in.Namespace, s.in.Name)
+	text := fmt.Sprintf("Release `%s/%s`", s.in.Namespace, s.in.Name)
 	if s.status.Digest != "" {
-		fmt.Fprintf(&b, ", render `%s`", release.ShortDigest(s.status.Digest))
+		text += fmt.Sprintf(", render `%s`", release.ShortDigest(s.status.Digest))
 	}
-	fmt.Fprintf(&b, ", at: %s\n\n", s.status.Step)
+	text += fmt.Sprintf(", at: %s\n\n", s.status.Step)
 	if s.status.WaitingFor != "" {
-		fmt.Fprintf(&b, "It waits: %s\n\n", s.status.WaitingFor)
+		text += fmt.Sprintf("It waits: %s\n\n", s.status.WaitingFor)
 	}
 	for i, wave := range s.status.Waves {
 		switch {
 		case i == 0:
-			b.WriteString("| wave | objects | phase |\n| --- | --- | --- |\n")
+			text += "| wave | objects | phase |\n| --- | --- | --- |\n"
 		case i == maxShownWaves:
-			fmt.Fprintf(&b, "| … | | %d more |\n", len(s.status.Waves)-i)
+			text += fmt.Sprintf("| … | | %d more |\n", len(s.status.Waves)-i)
 		}
 		if i < maxShownWaves {
-			fmt.Fprintf(&b, "| %d | %d | %s |\n", wave.Wave, wave.Objects, wave.Phase)
+			text += fmt.Sprintf("| %d | %d | %s |\n", wave.Wave, wave.Objects, wave.Phase)
 		}
 	}
-	workflow.SetCurrentDetails(s.root, b.String())
+	workflow.SetCurrentDetails(s.root, text)
 }
 
 // show puts what the loop does into its current details.
 func (l *loop) show(ctx workflow.Context) {
-	var b strings.Builder
-	fmt.Fprintf(&b, "Release `%s`: %s\n\n", l.id(), l.doing)
+	text := fmt.Sprintf("Release `%s`: %s\n\n", l.id(), l.doing)
 	if !l.mem.NextDue.IsZero() {
-		fmt.Fprintf(&b, "- next look: %s\n", l.mem.NextDue.UTC().Format(time.RFC3339))
+		text += fmt.Sprintf("- next look: %s\n", stamp(&metav1.Time{Time: l.mem.NextDue}))
 	}
 	if r := l.mem.Running; r != nil {
-		fmt.Fprintf(&b, "- sync: `%s`, run `%s`\n", release.SyncWorkflowID(l.in.Namespace, l.in.Name), r.RunID)
+		text += fmt.Sprintf("- sync: `%s`, run `%s`\n", release.SyncWorkflowID(l.in.Namespace, l.in.Name), r.RunID)
 	}
 	if l.mem.Failures > 0 {
-		fmt.Fprintf(&b, "- failed in a row: %d\n", l.mem.Failures)
+		text += fmt.Sprintf("- failed in a row: %d\n", l.mem.Failures)
 	}
 	if l.mem.Waiting != nil {
-		fmt.Fprintf(&b, "- requests that wait: %d\n", len(l.mem.Waiting.IDs))
+		text += fmt.Sprintf("- requests that wait: %d\n", len(l.mem.Waiting.IDs))
 	}
-	workflow.SetCurrentDetails(ctx, b.String())
+	workflow.SetCurrentDetails(ctx, text)
 }
 
 // planWaves shows the waves of the plan.
