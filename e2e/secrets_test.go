@@ -54,6 +54,7 @@ func (w *world) everythingSaid(name string) map[string]string {
 	said := map[string]string{
 		"status":        string(status),
 		"convoy status": w.convoy("status", id),
+		"convoy why":    w.convoy("why", id),
 		"convoy diff":   w.convoy("diff", id),
 	}
 	if inv := w.rawInventory(name); inv != nil {

@@ -109,7 +109,7 @@ func (d *demo) stuck() error {
 	if err := d.show(0, "kubectl", "get", "release", "-n", namespace, name); err != nil {
 		return err
 	}
-	if err := d.show(0, "convoy", "status", target); err != nil {
+	if err := errors.Join(d.show(0, "convoy", "status", target), d.show(0, "convoy", "why", target)); err != nil {
 		return err
 	}
 	fmt.Printf("\n  In Temporal's Web UI: %s\n\n", d.ui(rel.Status.LastAttempted.RunID))
