@@ -159,7 +159,9 @@ func (a *Activities) stuck(ctx context.Context, st *step, in WaveInput, first v1
 	waited := a.now().Sub(began.Time)
 	stuck := waited >= a.stuckAfter
 	if stuck && !release.IsStuck(st.rel.Status.Conditions) {
-		a.event(ctx, st.rel, in.Sync, "Warning", release.Stuck, "%s has waited for %s: %s", in.gate(), waited.Round(time.Second), first.Object+": "+first.Message)
+		each := in.Sync // each wait is told of, also a later one of the same render
+		each.Digest += "/" + activity.GetInfo(ctx).WorkflowExecution.RunID + "/" + in.gate()
+		a.event(ctx, st.rel, each, "Warning", release.Stuck, "%s has waited for %s: %s", in.gate(), waited.Round(time.Second), first.Object+": "+first.Message)
 	}
 	return stuck
 }

@@ -52,6 +52,7 @@ func (a *Activities) recordSync(ctx context.Context, in Outcome) error {
 	if err != nil {
 		return err
 	}
+	stuckBefore := release.IsStuck(rel.Status.Conditions)
 	fresh := rel.Status.LastSuccessful == nil || rel.Status.LastSuccessful.Digest != in.Sync.Digest
 	answers := a.answers(ctx, in)
 	for _, early := range answers[:len(answers)-1] { // no status holds them all, and each is to be seen (D26, D35)
@@ -71,8 +72,10 @@ func (a *Activities) recordSync(ctx context.Context, in Outcome) error {
 	if err != nil {
 		return err
 	}
-	if release.IsStuck(rel.Status.Conditions) {
-		a.event(ctx, rel, in.Sync, "Warning", release.Stuck, "syncs of this render have failed %d times in a row or more: %s", release.StuckFailures, in.Message)
+	if release.IsStuck(rel.Status.Conditions) && !stuckBefore {
+		each := in.Sync
+		each.Digest += "/" + activity.GetInfo(ctx).WorkflowExecution.RunID
+		a.event(ctx, rel, each, "Warning", release.Stuck, "syncs of this render have failed %d times in a row or more: %s", release.StuckFailures, in.Message)
 	}
 	a.log.InfoContext(ctx, "sync ended", "release", key(rel).String(), "reason", in.Reason, "render", release.ShortDigest(in.Sync.Digest),
 		"runID", activity.GetInfo(ctx).WorkflowExecution.RunID)

@@ -52,10 +52,11 @@ sync --wait also tells the reason of a sync that failed, and diff that of a sync
   12   PruneFailed    everything was applied, a delete failed
   13   RenderFailed   the source gives no render that may be applied
   14   HookFailed     a preSync hook failed; nothing was applied
-  15   WaveTimeout    a wave did not become healthy in time
+  15   WaveTimeout    a wave did not become healthy in time, or nobody approved it
   16   Superseded     the sync was cancelled, terminated or superseded
   17   Refused        the Release is suspended or being deleted, and nothing was asked for; sync --digest: another sync
-                      of the Release runs, and this one did not begin
+                      of the Release runs, and this one did not begin; approve and reject: no gate waits for
+                      that word, or it was given otherwise
 
   130  Ctrl-C or SIGTERM; under sync --wait the sync itself goes on`
 

@@ -223,7 +223,10 @@ func (p progress) changes(before progress) []string {
 	if p.digest != before.digest && p.digest != "" {
 		lines = append(lines, "render "+release.ShortDigest(p.digest))
 	}
-	if now := withoutCount(p.headline()); now != withoutCount(before.headline()) {
+	if now := p.headline(); withoutCount(now) != withoutCount(before.headline()) {
+		if !p.sentence {
+			now = withoutCount(now)
+		}
 		if !p.sentence {
 			now = "step " + now
 		}

@@ -143,11 +143,21 @@ func (s statusPage) conditions() {
 		s.line("Doing", "%s", doing.Message)
 	}
 	if meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionStalled) {
-		s.line("Stalled", "it needs a person: correct what Applied says, %s", s.afterwards())
+		s.stalled(*meta.FindStatusCondition(conditions, v1alpha1.ConditionStalled))
 	}
 	if synced := s.rel.Status.ObservedGeneration; synced != s.rel.Generation {
 		s.line("Changed", "the Release is at generation %d, and the last sync was of generation %d", s.rel.Generation, synced)
 	}
+}
+
+// stalled says what a person has to do.
+func (s statusPage) stalled(c metav1.Condition) {
+	if c.Reason != release.Stuck {
+		s.line("Stalled", "%s, for %s: it needs a person: correct what Applied says, %s", c.Reason, since(c.LastTransitionTime, s.now), s.afterwards())
+		return
+	}
+	s.line("Stalled", "%s, for %s: convoy goes on by itself and gets nowhere; `convoy why %s/%s` says what to do", c.Reason, since(c.LastTransitionTime, s.now),
+		s.rel.Namespace, s.rel.Name)
 }
 
 // afterwards is what follows a correction.

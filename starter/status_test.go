@@ -172,7 +172,7 @@ func TestStatusOfAFailedReleaseSaysThatAPersonIsNeeded(t *testing.T) {
 	rel.Status.LastSuccessful = nil
 	var out bytes.Buffer
 	printStatus(&out, rel, loopView{}, noon)
-	require.Contains(t, out.String(), "Stalled     it needs a person: correct what Applied says, and a changed Release or render is synced by itself")
+	require.Contains(t, out.String(), "it needs a person: correct what Applied says, and a changed Release or render is synced by itself")
 	require.Contains(t, out.String(), "Attempted   Failed (Unappliable), started 2m ago (2026-11-30T11:58:00Z), took 1m0s")
 	require.Contains(t, out.String(), "Succeeded   never")
 	require.NotContains(t, out.String(), "Doing")

@@ -266,6 +266,8 @@ func (f facts) afterFailure(reason release.Reason) []string {
 	retry := f.condition(v1alpha1.ConditionReconciling).Status == metav1.ConditionTrue
 	now := fmt.Sprintf("`convoy sync %s`", f.name())
 	switch {
+	case reason == release.RenderFailed && f.rel.Spec.Pin != nil:
+		return []string{f.another(), fmt.Sprintf("Whoever pinned it has to name a render that the render store holds (`convoy history %[1]s`, `convoy pin %[1]s DIGEST`), or let it follow its source: `convoy unpin %[1]s`.", f.name())}
 	case reason == release.RenderFailed && retry:
 		return []string{f.retry(), fmt.Sprintf("Whoever runs the source (%s) has to make it reachable for the worker; to try at once: %s.", f.source(), now)}
 	case reason == release.RenderFailed:

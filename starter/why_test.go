@@ -131,6 +131,12 @@ func TestWhyAnswersInEveryState(t *testing.T) {
 			[]string{"ended as Unappliable 60s ago (2026-11-30T11:59:00Z)", "spec.replicas: bad.", "Nothing was applied.", "tries again by itself in 3m (2026-11-30T12:03:00Z), and at once after a change of the Release.", "correct them; `convoy diff team-a/shop`", "`convoy sync team-a/shop`"}, nil},
 		{"bad render", rests("RenderFailed", "line 3: no kind", nil),
 			[]string{"RenderFailed", "line 3: no kind.", "correct the source (spec.source.inline)"}, []string{"hunter2"}},
+		{"pinned to what is not stored", rests("RenderFailed", "the render store does not hold this render", func(rel *v1alpha1.Release) {
+			rel.Spec.Pin = &v1alpha1.Pin{Digest: digestA}
+		}), []string{"`convoy unpin team-a/shop`", "`convoy history team-a/shop`"}, []string{"correct the source"}},
+		{"health, and then a person", running(func(rel *v1alpha1.Release, _ *openSync) {
+			rel.Spec.SyncPolicy.Waves = []v1alpha1.WavePolicy{{Wave: 1, Approval: &v1alpha1.Approval{Required: true}}}
+		}), []string{"wave 1 waits for an approval, which may be given now: `convoy approve team-a/shop --wave 1 --digest " + digestB + "`"}, []string{"by itself"}},
 		{"source out of reach", rests("RenderFailed", "503", func(rel *v1alpha1.Release) {
 			retryDue(rel)
 			url := "https://user:pass@example.com"

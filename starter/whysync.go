@@ -111,7 +111,7 @@ func (f facts) paused(step *pendingStep) []string {
 	if wave, final := f.gate(); wave != nil && f.statusIsOfSync() {
 		out = append(out, fmt.Sprintf("Before, %s waited for %s", release.GateName(wave.Wave, final), quote(f.blockers(wave))))
 	}
-	return append(out, fmt.Sprintf("Nothing is tried and nothing ends the sync's wait until somebody lifts that: `temporal activity unpause --workflow-id %s --activity-id %s`.", f.syncID(), step.id))
+	return append(out, fmt.Sprintf("Nothing is tried until somebody lifts that: `temporal activity unpause --workflow-id %s --activity-id %s`%s.", f.syncID(), step.id, f.endTheWait()))
 }
 
 // gate is the wave at which the sync waits, and whether it is the final gate behind it; nil when it waits at none.
@@ -151,10 +151,17 @@ func (f facts) atGate(wave *v1alpha1.WaveStatus, final bool) []string {
 
 // begins is "wave 1 begins by itself (2 more waves follow)".
 func (f facts) begins(wave *v1alpha1.WaveStatus, final bool) string {
-	if final {
+	switch {
+	case final && f.asksPerson(wave, final):
+		return fmt.Sprintf("the sync waits for an approval, which may be given now: `convoy approve %s --final --digest %s`", f.name(), f.rel.Status.LastAttempted.Digest)
+	case final:
 		return "the sync goes on to its prune by itself"
 	}
 	text := fmt.Sprintf("wave %d begins by itself", wave.Wave)
+	if f.asksPerson(wave, final) {
+		text = fmt.Sprintf("wave %d waits for an approval, which may be given now: `convoy approve %s --wave %d --digest %s`",
+			wave.Wave, f.name(), wave.Wave, f.rel.Status.LastAttempted.Digest)
+	}
 	later := 0
 	for i := range f.rel.Status.Waves {
 		if f.rel.Status.Waves[i].Wave > wave.Wave {
@@ -169,6 +176,20 @@ func (f facts) begins(wave *v1alpha1.WaveStatus, final bool) string {
 		text += fmt.Sprintf(" (%d more waves follow)", later)
 	}
 	return text
+}
+
+// asksPerson reports whether a gate waits for a person once it is healthy.
+func (f facts) asksPerson(wave *v1alpha1.WaveStatus, final bool) bool {
+	if given := *release.ApprovalAt(wave, final); given != nil && given.Decision != "" {
+		return false
+	}
+	policy := f.rel.Spec.SyncPolicy
+	if final {
+		return policy.FinalGate != nil && policy.FinalGate.Approval != nil && policy.FinalGate.Approval.Required
+	}
+	return slices.ContainsFunc(policy.Waves, func(p v1alpha1.WavePolicy) bool {
+		return p.Wave == wave.Wave && p.Approval != nil && p.Approval.Required
+	})
 }
 
 // endTheWait says what ends a wait from outside.

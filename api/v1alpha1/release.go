@@ -14,6 +14,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Doing",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Reconciling")].message`
 // +kubebuilder:printcolumn:name="Next",type=string,priority=1,JSONPath=`.status.nextReconcileAt`,description="When convoy looks at the Release again by itself."
 // +kubebuilder:printcolumn:name="Suspended",type=boolean,priority=1,JSONPath=`.spec.suspend`
+// +kubebuilder:printcolumn:name="Stalled",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Stalled")].status`,description="True: a person has to act."
 // +kubebuilder:printcolumn:name="Succeeded",type=date,JSONPath=`.status.lastSuccessful.finishedAt`,description="When a render was last applied whole."
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Applied")].message`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
