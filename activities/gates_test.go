@@ -59,16 +59,21 @@ func TestPrepareSync_D24_plans_the_gates(t *testing.T) {
 // An approval of the same render of the same Release holds: the next sync asks nobody, and status keeps it. It ends with
 // a changed Release.
 func TestPrepareSync_keeps_an_approval_of_the_same_render(t *testing.T) {
-	for name, generation := range map[string]int64{"same Release": 3, "changed Release": 4} {
+	for name, change := range map[string]func(*v1alpha1.ReleaseSpec){
+		"same Release":      func(*v1alpha1.ReleaseSpec) {},
+		"suspended between": func(spec *v1alpha1.ReleaseSpec) { spec.Interval = &metav1.Duration{Duration: time.Hour} },
+		"changed Release":   func(spec *v1alpha1.ReleaseSpec) { spec.SyncPolicy.Prune.AllowEmpty = true },
+	} {
 		w := newWorld(t, cm("a", 0), cm("b", 1)).gates(nil, v1alpha1.WavePolicy{Wave: 1, Approval: &v1alpha1.Approval{Required: true}})
-		approved := &v1alpha1.ApprovalStatus{Decision: v1alpha1.Approved, By: "alice", Digest: w.sync().Digest}
+		approved := &v1alpha1.ApprovalStatus{Decision: v1alpha1.Approved, By: "alice", Digest: w.sync().Digest, Spec: release.SpecSum(w.rel.Spec)}
 		w.rel.Status.Conditions = release.Conditions(nil, release.Outcome{Reason: release.DeployFailed, Generation: 3}, w.now)
 		w.rel.Status.Waves = []v1alpha1.WaveStatus{{Wave: 0, Phase: v1alpha1.WaveApplied}, {Wave: 1, Phase: v1alpha1.WaveFailed, Approval: approved}}
-		w.rel.Generation = generation
+		w.rel.Generation = 4
+		change(&w.rel.Spec)
 		var plan Prepared
 		for range 2 { // a second attempt finds the same
 			w.succeeds(w.a.PrepareSync, shop, &plan)
-			if generation == 3 {
+			if name != "changed Release" {
 				require.Equal(t, approved, plan.Waves[1].Approval.Held, name)
 				require.Equal(t, approved, w.rel.Status.Waves[0].Approval, name)
 				require.Len(t, w.rel.Status.Waves, 1)

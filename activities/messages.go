@@ -17,6 +17,8 @@ type SyncRef struct {
 	Name       string `json:"name"`
 	UID        string `json:"uid"`
 	Generation int64  `json:"generation"`
+	// Spec is a sum over what the sync depends on: release.SpecSum.
+	Spec string `json:"spec,omitempty"`
 	// Fence is the number that this sync may write under.
 	Fence    int64  `json:"fence"`
 	Digest   string `json:"digest,omitempty"`
@@ -267,6 +269,8 @@ type Outcome struct {
 	Exact       bool  `json:"exact,omitempty"`
 	Orphaned    Named `json:"orphaned,omitzero"`
 	Terminating Named `json:"terminating,omitzero"`
+	// Decisions are approvals and rejections that came before the sync was at their gate, and that its end keeps.
+	Decisions []ApprovalInput `json:"decisions,omitempty"`
 	// Rejected: a person rejected the render, so the loop leaves it alone.
 	Rejected bool `json:"rejected,omitempty"`
 	// FailedWave is the wave that failed or was left, nil when none was.

@@ -224,7 +224,7 @@ func (p *preparation) takeFence(ctx context.Context, render *release.Render) err
 			}
 		}
 		p.ref = SyncRef{
-			Namespace: p.in.Namespace, Name: p.in.Name, UID: string(p.rel.UID), Generation: p.rel.Generation,
+			Namespace: p.in.Namespace, Name: p.in.Name, UID: string(p.rel.UID), Generation: p.rel.Generation, Spec: release.SpecSum(p.rel.Spec),
 			Fence: number, Stored: p.stored, Deleting: p.deletion, Unreachable: p.unreachable,
 		}
 		if render != nil {
@@ -253,7 +253,7 @@ func (p *preparation) begin(status *v1alpha1.ReleaseStatus) {
 		Number: p.ref.Fence, WorkflowID: p.info.WorkflowExecution.ID, RunID: p.info.WorkflowExecution.RunID,
 	}
 	status.ObservedGeneration = p.rel.Generation
-	kept := release.KeepApprovals(*status, p.ref.Digest, p.rel.Generation)
+	kept := release.KeepApprovals(*status, p.ref.Digest, p.ref.Spec)
 	status.Conditions = release.Conditions(status.Conditions, release.Outcome{
 		Reason: release.Progressing, Generation: p.rel.Generation, Message: p.doing(),
 		NewRender: !p.deletion && release.IsNewRender(*status, p.ref.Digest),

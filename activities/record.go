@@ -152,6 +152,9 @@ func (a *Activities) finish(status *v1alpha1.ReleaseStatus, rel *v1alpha1.Releas
 		status.Orphaned, status.OrphanedTotal = in.Orphaned.Objects, int32(in.Orphaned.Total)
 		status.Terminating, status.TerminatingTotal = in.Terminating.Objects, int32(in.Terminating.Total)
 	}
+	for _, decision := range in.Decisions {
+		keepDecision(status, decision)
+	}
 	if in.FailedWave != nil {
 		setWave(status, *in.FailedWave, func(wave *v1alpha1.WaveStatus) {
 			wave.Phase, wave.FinishedAt = v1alpha1.WaveFailed, now
@@ -162,6 +165,14 @@ func (a *Activities) finish(status *v1alpha1.ReleaseStatus, rel *v1alpha1.Releas
 		return
 	}
 	leaveWaves(status, reason, now)
+}
+
+// keepDecision writes a decision to status, for the next sync of the same render.
+func keepDecision(status *v1alpha1.ReleaseStatus, in ApprovalInput) {
+	if !slices.ContainsFunc(status.Waves, func(w v1alpha1.WaveStatus) bool { return w.Wave == in.Blocks }) && len(status.Waves) < release.MaxWaveStatus {
+		status.Waves = append(status.Waves, v1alpha1.WaveStatus{Wave: in.Blocks, Phase: v1alpha1.WavePending})
+	}
+	setGate(status, in.WaveInput, func(wave *v1alpha1.WaveStatus) { *release.ApprovalAt(wave, in.Final) = &in.Approval })
 }
 
 // schedule writes when the loop looks at the Release again, and says so where that is a retry (D22). failures is how many

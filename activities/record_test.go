@@ -222,3 +222,16 @@ func TestSync_D16_a_reset_run_takes_its_fence_over(t *testing.T) {
 	w.succeeds(w.a.AwaitWave, in, nil)
 	require.Equal(t, "health a", strings.Join(w.calls, ", "), "it costs one write")
 }
+
+// D23: a decision that came early is kept by the end of the sync, whatever that was.
+func TestRecordSync_keeps_early_decisions(t *testing.T) {
+	w := newWorld(t, cm("a", 0), cm("b", 2))
+	sync := w.sync()
+	given := v1alpha1.ApprovalStatus{Decision: v1alpha1.Approved, By: "ann", Digest: sync.Digest}
+	w.succeeds(w.a.RecordSync, Outcome{Sync: sync, Reason: "WaveTimeout", Decisions: []ApprovalInput{
+		{WaveInput: WaveInput{Sync: sync, Blocks: 2}, Approval: given}, {WaveInput: WaveInput{Sync: sync, Blocks: 2, Final: true}, Approval: given},
+	}}, nil)
+	require.Equal(t, &given, release.HeldApproval(w.rel.Status, 2, false, sync.Digest))
+	require.Equal(t, &given, release.HeldApproval(w.rel.Status, 2, true, sync.Digest))
+	require.Nil(t, release.HeldApproval(w.rel.Status, 0, false, sync.Digest))
+}

@@ -187,6 +187,7 @@ func (p *program) sendDecision(ctx context.Context, t *temporal, rel *v1alpha1.R
 	}
 	var gone *serviceerror.NotFound
 	var refused *sdk.ApplicationError
+	var silent *client.WorkflowUpdateServiceTimeoutOrCanceledError
 	switch {
 	case err == nil:
 		return answer, nil
@@ -194,8 +195,9 @@ func (p *program) sendDecision(ctx context.Context, t *temporal, rel *v1alpha1.R
 		return answer, noSyncRuns(rel)
 	case errors.As(err, &refused):
 		return answer, failf(exitRefused, "%s", refused.Message())
-	case sending.Err() != nil && ctx.Err() == nil:
-		return answer, failf(exitUnreachable, "no worker answered within %s, so it is not known whether the word was taken: %s, and say it again", decisionFor, noWorker(p.globals.taskQueue))
+	case ctx.Err() == nil && (sending.Err() != nil || errors.As(err, &silent)):
+		return answer, failf(exitUnreachable, "no worker answered within %s: the word may still be taken as soon as one does. %s; `convoy why %s/%s` says whether it was",
+			decisionFor, noWorker(p.globals.taskQueue), rel.Namespace, rel.Name)
 	}
 	return answer, err
 }

@@ -65,8 +65,8 @@ const (
 type approval struct {
 	activities.PlannedWave
 	status v1alpha1.ApprovalStatus
-	// waiting: the sync waits here for a person.
-	waiting bool
+	// waiting: the sync waits here for a person. recorded: status has the decision.
+	waiting, recorded bool
 }
 
 func (g *approval) decided() bool  { return g.status.Decision != "" }
@@ -212,7 +212,7 @@ func (s *sync) decide(ctx workflow.Context, in ApprovalRequest, decision v1alpha
 	gate, _ := s.gateOf(in)
 	if !gate.decided() {
 		gate.settle(ctx, decision, strings.TrimSpace(in.By), in.Reason)
-		if gate.rejected() && gate == s.atGate && !gate.waiting {
+		if gate.rejected() && !gate.waiting {
 			s.vetoed.SendAsync(true)
 		}
 	}
@@ -238,11 +238,10 @@ func (s *sync) approval(ctx workflow.Context, wave activities.PlannedWave, in ac
 			return err
 		}
 	}
-	err := callOnly(ctx, s.option(gate.verdict(), "decision-"+gateID(wave), time.Minute), act.RecordApproval,
-		activities.ApprovalInput{WaveInput: in, Approval: gate.status})
-	switch {
-	case err != nil:
+	if err := s.recordDecision(ctx, gate); err != nil {
 		return err
+	}
+	switch {
 	case gate.rejected():
 		s.rejection = release.RejectedBy(gate.status, gate.Name())
 		return errVetoed
@@ -252,6 +251,51 @@ func (s *sync) approval(ctx workflow.Context, wave activities.PlannedWave, in ac
 			string(release.WaveTimeout), nil)
 	}
 	return nil
+}
+
+// recordDecision writes a decision to status.
+func (s *sync) recordDecision(ctx workflow.Context, gate *approval) error {
+	err := callOnly(ctx, s.option(gate.verdict(), "decision-"+gateID(gate.PlannedWave), time.Minute), act.RecordApproval, s.decision(gate))
+	gate.recorded = err == nil
+	return err
+}
+
+func (s *sync) decision(gate *approval) activities.ApprovalInput {
+	in := activities.WaveInput{
+		Sync: s.plan.Sync, Wave: gate.After, Blocks: gate.Number, Final: gate.Final, Current: gate.Current, Failed: gate.Failed,
+	}
+	gate.status.Spec = s.plan.Sync.Spec
+	return activities.ApprovalInput{WaveInput: in, Approval: gate.status}
+}
+
+// veto is the gate at which a person has rejected the render, also one that the sync has not come to; nil when nobody has.
+func (s *sync) veto() *approval {
+	for _, gate := range s.gates {
+		if gate.rejected() {
+			return gate
+		}
+	}
+	return nil
+}
+
+// refuse ends a sync for a rejection that came early.
+func (s *sync) refuse(ctx workflow.Context, gate *approval) error {
+	if err := s.recordDecision(ctx, gate); err != nil {
+		return err
+	}
+	s.rejection = release.RejectedBy(gate.status, gate.Name())
+	return errVetoed
+}
+
+// early are decisions that the end of the sync has to keep, because it never came to their gates.
+func (s *sync) early() []activities.ApprovalInput {
+	var kept []activities.ApprovalInput
+	for _, gate := range s.gates {
+		if gate.decided() && !gate.recorded && gate.Approval.Held == nil {
+			kept = append(kept, s.decision(gate))
+		}
+	}
+	return kept
 }
 
 // verdict is what the Temporal UI says of the record.
@@ -292,10 +336,12 @@ func (s *sync) awaitPerson(ctx workflow.Context, gate *approval, in activities.W
 			workflow.TimerOptions{Summary: fmt.Sprintf("%s: the approval of render %s expires if nobody decides", gate.Name(), render)})
 		expired = timer.IsReady
 	}
-	err = workflow.Await(ctx, func() bool { return gate.decided() || expired() || s.superseding.Len() > 0 })
-	switch {
+	err = workflow.Await(ctx, func() bool { return gate.decided() || s.veto() != nil || expired() || s.superseding.Len() > 0 })
+	switch veto := s.veto(); {
 	case gate.decided():
 		return nil
+	case veto != nil:
+		return s.refuse(ctx, veto)
 	case err != nil:
 		return err
 	case s.hearOrder():

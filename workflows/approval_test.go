@@ -367,3 +367,30 @@ func TestSyncWorkflow_approval_that_cannot_be_shown(t *testing.T) {
 		s.ends("DeployFailed", calls+", record DeployFailed")
 	}
 }
+
+// D23: a rejection ends the sync at its next wait, also where it came before its turn: no further wave begins.
+func TestSyncWorkflow_approval_rejected_early_ends_the_sync_at_its_next_wait(t *testing.T) {
+	p := asking(0)
+	p.Waves = append(p.Waves[:1:1], activities.PlannedWave{Number: 1, Objects: 1, Strategy: v1alpha1.HealthDelay, After: -1, Delay: time.Hour}, p.Waves[1])
+	s := newAsking(t, p)
+	s.later(time.Minute, func() { s.says(UpdateReject, alice()) })
+	s.ends("Canceled", untilTheGate+", wave 1 delayed, Rejected at wave 2, record Superseded")
+	require.Equal(t, "rejected by alice at wave 2: the figures look right", s.recorded.Message)
+	require.True(t, s.recorded.Rejected)
+	require.Empty(t, s.recorded.Decisions)
+}
+
+// What was decided for a gate that the sync never came to is kept by the record of its end: the next sync of the same
+// render asks nobody again.
+func TestSyncWorkflow_approval_given_early_outlives_the_sync(t *testing.T) {
+	p := asking(0)
+	p.Waves = append(p.Waves[:1:1], activities.PlannedWave{Number: 1, Objects: 1, Strategy: v1alpha1.HealthReady, After: -1, Timeout: time.Hour}, p.Waves[1])
+	s := newAsking(t, p)
+	s.unhealthy = -1
+	s.later(time.Minute, func() { s.says(UpdateApprove, alice()) })
+	require.Equal(t, "WaveTimeout", s.run(SyncInput{}))
+	require.Len(t, s.recorded.Decisions, 1)
+	require.EqualValues(t, 2, s.recorded.Decisions[0].Blocks)
+	require.Equal(t, v1alpha1.Approved, s.recorded.Decisions[0].Approval.Decision)
+	require.Equal(t, "alice", s.recorded.Decisions[0].Approval.By)
+}

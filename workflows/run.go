@@ -97,7 +97,7 @@ func (s *sync) end(ctx workflow.Context, err error) (SyncResult, error) {
 	s.markEnd(ctx, reason)
 	recorded := false
 	if s.outcome.Sync.Fence > 0 && reason != activities.Fenced && s.outcome.Reason == "" {
-		s.outcome.Reason, s.outcome.Message = reason, message
+		s.outcome.Reason, s.outcome.Message, s.outcome.Decisions = reason, message, s.early()
 		detached, cancel := workflow.NewDisconnectedContext(ctx)
 		defer cancel()
 		if recordErr := s.writeRecord(detached); recordErr != nil {
@@ -135,11 +135,14 @@ func (s *sync) gate(ctx workflow.Context, wave activities.PlannedWave) error {
 	}
 	s.atGate = s.approvalAt(wave)
 	defer func() { s.atGate = nil }()
-	if !s.atGate.rejected() {
+	if s.veto() == nil {
 		err := s.marking(ctx, wave, wave.Strategy != v1alpha1.HealthDelay, func() error { return s.health(ctx, wave, in) })
 		if err != nil && !errors.Is(err, errVetoed) {
 			return err
 		}
+	}
+	if veto := s.veto(); veto != nil {
+		return s.refuse(ctx, veto)
 	}
 	return s.marking(ctx, wave, false, func() error { return s.approval(ctx, wave, in) })
 }

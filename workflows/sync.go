@@ -234,14 +234,21 @@ func (s *sync) inventory(ctx workflow.Context) error {
 
 // postSync runs the postSync hooks in order. One that fails is reported and changes nothing in the result (S3).
 func (s *sync) postSync(ctx workflow.Context) error {
+	failed := 0
 	for _, hook := range s.plan.PostSync {
 		err := s.runHook(ctx, "postSync", hook)
 		if err != nil && ctx.Err() != nil {
 			return err
 		}
-		if err != nil && s.result.HookFailed == "" {
+		if err == nil {
+			continue
+		}
+		if failed++; failed == 1 {
 			s.result.HookFailed = messageOf(err)
 		}
+	}
+	if failed > 1 {
+		s.result.HookFailed += fmt.Sprintf(" (and %d more failed: status.hooks)", failed-1)
 	}
 	return nil
 }

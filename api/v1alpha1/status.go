@@ -251,6 +251,9 @@ type ApprovalStatus struct {
 	// ExpiresAt is until when it is waited for.
 	// +optional
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
+	// Spec is a sum over what a sync of the Release depended on then: the decision holds while that is the same.
+	// +optional
+	Spec string `json:"spec,omitempty"`
 }
 
 // Blocker is an object that a wave waits for.

@@ -5,8 +5,6 @@ import (
 	"slices"
 
 	"convoy.dev/convoy/api/v1alpha1"
-
-	"k8s.io/apimachinery/pkg/api/meta"
 )
 
 // ApprovalAt is where status keeps the approval of a gate: that in front of a wave, or the final one, which stands on the
@@ -24,18 +22,14 @@ func Approved(approval *v1alpha1.ApprovalStatus, digest string) bool {
 }
 
 // KeepApprovals is what a sync that begins leaves in status.waves: the waves whose approval was given for its own render
-// of the same Release, so that a retry, or a sync that puts drift right, asks nobody twice. Where the Release was changed
-// since, nothing is kept: it may lead elsewhere.
-func KeepApprovals(status v1alpha1.ReleaseStatus, digest string, generation int64) []v1alpha1.WaveStatus {
-	applied := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionApplied)
-	if digest == "" || applied == nil || applied.ObservedGeneration != generation {
-		return nil
-	}
+// of the same Release, so that a retry, or a sync that puts drift right, asks nobody twice. Where what a sync depends on
+// was changed since (spec, a SpecSum), nothing is kept: the Release may lead elsewhere. A suspension changes nothing there.
+func KeepApprovals(status v1alpha1.ReleaseStatus, digest, spec string) []v1alpha1.WaveStatus {
 	var kept []v1alpha1.WaveStatus
 	for _, wave := range status.Waves {
 		fresh := v1alpha1.WaveStatus{Wave: wave.Wave, Objects: wave.Objects, Phase: v1alpha1.WavePending}
 		for _, final := range []bool{false, true} {
-			if approval := *ApprovalAt(&wave, final); Approved(approval, digest) {
+			if approval := *ApprovalAt(&wave, final); Approved(approval, digest) && approval.Spec == spec {
 				*ApprovalAt(&fresh, final) = approval
 			}
 		}
@@ -61,7 +55,7 @@ func HeldApproval(status v1alpha1.ReleaseStatus, wave int32, final bool, digest 
 // Veto says who rejected the render of the last sync, and where; empty when nobody did.
 func Veto(status v1alpha1.ReleaseStatus) string {
 	last := status.LastAttempted
-	if last == nil || last.Result != v1alpha1.ResultSuperseded {
+	if last == nil || last.Result == v1alpha1.ResultRunning || last.Result == v1alpha1.ResultSucceeded {
 		return ""
 	}
 	for i := range status.Waves {

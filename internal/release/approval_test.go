@@ -26,22 +26,22 @@ func TestDecide_D23_leaves_a_rejected_render_alone(t *testing.T) {
 	}
 	const why = "rejected by alice at wave 1: too late"
 	decides(t, map[string]verdict{
-		"the time has come":            {rejects, ActNothing, why, "render"},
-		"it has not":                   {and(func(s *scene) { s.Due = false }), ActNothing, why, "render"},
-		"resyncInterval has passed":    {and(func(s *scene) { s.ResyncInterval = time.Second }), ActNothing, why, "render"},
-		"a request may be in flight":   {and(func(s *scene) { s.Whole = true }), ActNothing, why, "render"},
-		"the source is out of reach":   {and(func(s *scene) { s.broken = errors.New("no route") }), ActNothing, why, "render"},
-		"another render":               {and(func(s *scene) { s.digest = "sha256:def" }), ActSync, "a new render, def", "render"},
-		"a bad render":                 {and(func(s *scene) { s.broken = Problemf(RenderFailed, "bad") }), ActSync, "the source gives no render", "render"},
-		"the Release was changed":      {and(func(s *scene) { s.Spec = "t" }), ActSync, "the Release was changed", ""},
-		"changed, the loop is new":     {and(func(s *scene) { s.SyncedSpec, s.Generation = "", 4 }), ActSync, "the Release was changed", ""},
-		"the loop is new":              {and(func(s *scene) { s.SyncedSpec = "" }), ActNothing, why, "render"},
-		"a request":                    {and(func(s *scene) { s.Requested = true }), ActSync, "a sync was requested", ""},
-		"manual":                       {and(func(s *scene) { s.Manual = true }), ActNothing, why, "render"},
-		"manual, another render":       {and(func(s *scene) { s.Manual, s.digest = true, "sha256:def" }), ActOutOfSync, "a new render, def", "render"},
-		"a sync since ended otherwise": {and(func(s *scene) { s.ended(DeployFailed) }), ActSync, "the sync before ended as DeployFailed", ""},
-		"of another render":            {and(func(s *scene) { s.Status.LastAttempted.Digest = "sha256:def" }), ActSync, "the sync before ended as Superseded", ""},
-		"approved":                     {and(func(s *scene) { s.Status.Waves[1].Approval.Decision = v1alpha1.Approved }), ActSync, "the sync before ended as Superseded", ""},
+		"the time has come":          {rejects, ActNothing, why, "render"},
+		"it has not":                 {and(func(s *scene) { s.Due = false }), ActNothing, why, "render"},
+		"resyncInterval has passed":  {and(func(s *scene) { s.ResyncInterval = time.Second }), ActNothing, why, "render"},
+		"a request may be in flight": {and(func(s *scene) { s.Whole = true }), ActNothing, why, "render"},
+		"the source is out of reach": {and(func(s *scene) { s.broken = errors.New("no route") }), ActNothing, why, "render"},
+		"another render":             {and(func(s *scene) { s.digest = "sha256:def" }), ActSync, "a new render, def", "render"},
+		"a bad render":               {and(func(s *scene) { s.broken = Problemf(RenderFailed, "bad") }), ActSync, "the source gives no render", "render"},
+		"the Release was changed":    {and(func(s *scene) { s.Spec = "t" }), ActSync, "the Release was changed", ""},
+		"changed, the loop is new":   {and(func(s *scene) { s.SyncedSpec, s.Generation = "", 4 }), ActSync, "the Release was changed", ""},
+		"the loop is new":            {and(func(s *scene) { s.SyncedSpec = "" }), ActNothing, why, "render"},
+		"a request":                  {and(func(s *scene) { s.Requested = true }), ActSync, "a sync was requested", ""},
+		"manual":                     {and(func(s *scene) { s.Manual = true }), ActNothing, why, "render"},
+		"manual, another render":     {and(func(s *scene) { s.Manual, s.digest = true, "sha256:def" }), ActOutOfSync, "a new render, def", "render"},
+		"that sync ended otherwise":  {and(func(s *scene) { s.ended(DeployFailed) }), ActNothing, why, "render"},
+		"of another render":          {and(func(s *scene) { s.Status.LastAttempted.Digest = "sha256:def" }), ActSync, "the sync before ended as Superseded", ""},
+		"approved":                   {and(func(s *scene) { s.Status.Waves[1].Approval.Decision = v1alpha1.Approved }), ActSync, "the sync before ended as Superseded", ""},
 	})
 	s := newScene()
 	rejects(s)
@@ -54,8 +54,8 @@ func TestDecide_D23_leaves_a_rejected_render_alone(t *testing.T) {
 
 // An approval holds for the same render of the same Release: a sync that begins keeps those and nothing else.
 func TestKeepApprovals(t *testing.T) {
-	approved := &v1alpha1.ApprovalStatus{Decision: v1alpha1.Approved, By: "alice", Digest: "sha256:abc"}
-	other := &v1alpha1.ApprovalStatus{Decision: v1alpha1.Approved, By: "alice", Digest: "sha256:def"}
+	approved := &v1alpha1.ApprovalStatus{Decision: v1alpha1.Approved, By: "alice", Digest: "sha256:abc", Spec: "s"}
+	other := &v1alpha1.ApprovalStatus{Decision: v1alpha1.Approved, By: "alice", Digest: "sha256:def", Spec: "s"}
 	rejected := &v1alpha1.ApprovalStatus{Decision: v1alpha1.Rejected, By: "alice", Digest: "sha256:abc"}
 	status := *newScene().Status
 	status.Waves = []v1alpha1.WaveStatus{
@@ -63,13 +63,13 @@ func TestKeepApprovals(t *testing.T) {
 		{Wave: 1, Phase: v1alpha1.WaveFailed, Objects: 3, Applied: 1, Approval: approved, BlockedBy: []v1alpha1.Blocker{{}}},
 		{Wave: 2, Approval: other}, {Wave: 3, Approval: rejected}, {Wave: 4, Approval: rejected, FinalApproval: approved},
 	}
-	kept := KeepApprovals(status, "sha256:abc", 3)
+	kept := KeepApprovals(status, "sha256:abc", "s")
 	require.Equal(t, []v1alpha1.WaveStatus{
 		{Wave: 1, Phase: v1alpha1.WavePending, Objects: 3, Approval: approved}, {Wave: 4, Phase: v1alpha1.WavePending, FinalApproval: approved},
 	}, kept)
-	require.Empty(t, KeepApprovals(status, "sha256:xyz", 3))
-	require.Empty(t, KeepApprovals(status, "sha256:abc", 4), "the Release was changed since")
-	require.Empty(t, KeepApprovals(v1alpha1.ReleaseStatus{}, "sha256:abc", 3))
+	require.Empty(t, KeepApprovals(status, "sha256:xyz", "s"))
+	require.Empty(t, KeepApprovals(status, "sha256:abc", "t"), "the Release was changed since")
+	require.Empty(t, KeepApprovals(v1alpha1.ReleaseStatus{}, "sha256:abc", "s"))
 
 	require.Equal(t, approved, HeldApproval(status, 1, false, "sha256:abc"))
 	require.Equal(t, approved, HeldApproval(status, 4, true, "sha256:abc"))
