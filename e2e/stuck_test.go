@@ -164,7 +164,7 @@ func TestStuck_failures_in_a_row_are_marked(t *testing.T) {
 	})
 	w.loop("shop")
 	w.asks("shop", workflows.SyncRequest{Force: true})
-	w.kubectl("", "wait", "-n", w.ns, "rel/shop", "--for=condition=Stalled", "--timeout=90s")
+	w.is("it is stuck", func() bool { return w.condition("shop", v1alpha1.ConditionStalled) == "True/Stuck" })
 	require.Equal(t, "True", strings.TrimSpace(w.kubectl("", "get", "-n", w.ns, "rel/shop", "-o",
 		fmt.Sprintf("jsonpath={.status.conditions[?(@.type==%q)].status}", "Reconciling"))))
 }
