@@ -116,8 +116,9 @@ func TestLoop_D16_frozen_worker_sends_nothing_after_it_is_thawed(t *testing.T) {
 	w.agrees("shop", w.records("a", 12)...)
 
 	require.NoError(t, w.temporal.SignalWorkflow(w.Context(), "release:"+w.ns+":shop", "", workflows.SignalReconcile, nil))
-	w.is("the next pass is a whole sync", func() bool {
+	// A look that was handed to the worker while it was frozen has to time out first, which takes up to two minutes.
+	require.Eventually(t, func() bool {
 		return w.get("shop").Status.LastAttempted.RunID != attempt && w.applied("shop") == "True/Succeeded"
-	})
+	}, 2*patience, 100*time.Millisecond, "the next pass is a whole sync")
 	w.agrees("shop", w.records("a", 12)...)
 }
