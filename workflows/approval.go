@@ -238,14 +238,13 @@ func (s *sync) approval(ctx workflow.Context, wave activities.PlannedWave, in ac
 			return err
 		}
 	}
+	if gate.rejected() {
+		return s.refuse(ctx, gate)
+	}
 	if err := s.recordDecision(ctx, gate); err != nil {
 		return err
 	}
-	switch {
-	case gate.rejected():
-		s.rejection = release.RejectedBy(gate.status, gate.Name())
-		return errVetoed
-	case gate.status.Decision == v1alpha1.Expired:
+	if gate.status.Decision == v1alpha1.Expired {
 		return temporal.NewNonRetryableApplicationError(
 			fmt.Sprintf("nobody approved render %s at %s within %s; the next sync asks again", release.ShortDigest(gate.status.Digest), gate.Name(), wave.Approval.Expires),
 			string(release.WaveTimeout), nil)
@@ -261,11 +260,8 @@ func (s *sync) recordDecision(ctx workflow.Context, gate *approval) error {
 }
 
 func (s *sync) decision(gate *approval) activities.ApprovalInput {
-	in := activities.WaveInput{
-		Sync: s.plan.Sync, Wave: gate.After, Blocks: gate.Number, Final: gate.Final, Current: gate.Current, Failed: gate.Failed,
-	}
 	gate.status.Spec = s.plan.Sync.Spec
-	return activities.ApprovalInput{WaveInput: in, Approval: gate.status}
+	return activities.ApprovalInput{WaveInput: s.atWave(gate.PlannedWave), Approval: gate.status}
 }
 
 // veto is the gate at which a person has rejected the render, also one that the sync has not come to; nil when nobody has.
@@ -278,7 +274,7 @@ func (s *sync) veto() *approval {
 	return nil
 }
 
-// refuse ends a sync for a rejection that came early.
+// refuse records a rejection, and ends the sync for it.
 func (s *sync) refuse(ctx workflow.Context, gate *approval) error {
 	if err := s.recordDecision(ctx, gate); err != nil {
 		return err

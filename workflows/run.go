@@ -130,9 +130,7 @@ func (s *sync) writeRecord(ctx workflow.Context) error {
 // gate waits until a wave may begin (S17, D23, D24): for the health of the wave before, and then for a person. It holds
 // no worker: the waiting is a timer, an update, or an activity that looks and gives its slot back.
 func (s *sync) gate(ctx workflow.Context, wave activities.PlannedWave) error {
-	in := activities.WaveInput{
-		Sync: s.plan.Sync, Wave: wave.After, Blocks: wave.Number, Final: wave.Final, Current: wave.Current, Failed: wave.Failed,
-	}
+	in := s.atWave(wave)
 	s.atGate = s.approvalAt(wave)
 	defer func() { s.atGate = nil }()
 	if s.veto() == nil {
@@ -145,6 +143,13 @@ func (s *sync) gate(ctx workflow.Context, wave activities.PlannedWave) error {
 		return s.refuse(ctx, veto)
 	}
 	return s.marking(ctx, wave, false, func() error { return s.approval(ctx, wave, in) })
+}
+
+// atWave is what the activities of a gate need to know of it.
+func (s *sync) atWave(wave activities.PlannedWave) activities.WaveInput {
+	return activities.WaveInput{
+		Sync: s.plan.Sync, Wave: wave.After, Blocks: wave.Number, Final: wave.Final, Current: wave.Current, Failed: wave.Failed,
+	}
 }
 
 // health waits for the wave before.
